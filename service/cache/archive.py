@@ -1,4 +1,5 @@
-"""Reads a tar archive of an OCI image layout without unpacking it: one of `export` or of `tar -cf FILE -C DIR .`.
+"""Reads a tar archive of an OCI image layout without unpacking it. `export` or `tar -cf FILE -C DIR .` wrote the
+archive.
 
 The file is untrusted. So only the necessary parts of the format are accepted: headers of regular files and folders in
 the ustar format (IEEE Std 1003.1-1988). Extension headers, links and sparse files are refused, sizes are checked, and

@@ -80,7 +80,7 @@ def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = N
 
 
 def _without_annotations(entry: Descriptor, manifest: Manifest) -> Descriptor:
-    """Returns the entry without annotations. They name models of this server, and are useless elsewhere."""
+    """Returns the entry without annotations. The annotations name models of this server, and are useless elsewhere."""
     return Descriptor(entry.media_type, entry.digest, entry.size_bytes, artifact_type=manifest.artifact_type)
 
 

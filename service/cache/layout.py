@@ -263,7 +263,9 @@ class OciLayout:
         return None if content is None else self.blobs.path(content)
 
     def contents(self, subject: Digest, artifact_type: str) -> list[Digest]:
-        """Returns the blobs of the reports of this type about `subject`: one by `attach`, or more by other tools."""
+        """Returns the blobs of the reports of this type about `subject`: one blob if `attach` wrote the report, perhaps
+        more if another tool did.
+        """
         found = [entry["digest"] for entry in self._index.read() if self._is_about(entry, {subject}, artifact_type)]
         return [layer.digest for report in found for layer in self.manifest(report).layers[:1]]
 

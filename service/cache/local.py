@@ -160,8 +160,8 @@ class LocalBlobStore:
         """Renames a finished upload to the name of its digest. `LocalBlobWriter` calls this.
 
         If the blob exists already, its file stays, because processes such as the compiler's children may have
-        permission to open exactly this file. Its age is reset, because the garbage collector may be about to delete it.
-        A damaged blob is replaced.
+        permission to open exactly this file. The blob's age is reset, because the garbage collector may be about to
+        delete the blob. A damaged blob is replaced.
         """
         if self._has_whole(digest):
             upload.unlink()
@@ -226,8 +226,8 @@ class LocalBlobStore:
                 os.close(descriptor)  # another process's sweep removed the file before it was locked
 
     def _can_rename(self, status: os.stat_result) -> bool:
-        """Returns true if a file can be moved into the store: it is on the same file system, and has only one name,
-        because it could still be changed through a second one.
+        """Returns true if a file can be moved into the store: it is on the same file system and has only one name. A
+        file with a second name could still be changed through that name.
         """
         return status.st_nlink == 1 and status.st_dev == self._blobs.stat().st_dev
 

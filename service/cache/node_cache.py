@@ -65,7 +65,9 @@ class NodeCache:
         return found
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Protects the cached ones of these blobs from eviction by any process, instead of those of the last call."""
+        """Protects those of these blobs that are cached from eviction by any process. The blobs of the previous call
+        are no longer protected.
+        """
         with self._pinning:
             for gone in self._pinned.keys() - set(digests):
                 os.close(self._pinned.pop(gone))

@@ -29,7 +29,7 @@ class BucketBlobStore:
     Every method may also raise `StoreUnreachable`. For blobs in the cache, `path` and `read` do not contact the bucket.
 
     An age is the difference between this machine's clock and a time set by the bucket's clock. The two clocks must
-    agree to much better than an hour.
+    differ by much less than an hour.
 
     Args:
         cache: the folder of the cache on this machine.

@@ -49,7 +49,7 @@ class Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         verify = (
             ssl.create_default_context() if self.server.startswith("https:") else False
-        )  # httpx has its own CA list
+        )  # without a context, httpx would use its own list of certificate authorities
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
         # Without a proxy: HTTP_PROXY does not apply to a server on this machine or in this cluster.
         try:

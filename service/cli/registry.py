@@ -50,7 +50,7 @@ def pull_to(reference: Reference, directory: Path, settings: Settings, choose: C
     """Pulls `reference` into a new folder, which is complete or absent. Returns the artifacts.
 
     An interrupted pull leaves what it received in `DIRECTORY.partial`, and the next pull continues from there. A pull
-    that failed for another reason leaves nothing, as it would fail again.
+    that failed for another reason leaves nothing, because another attempt would fail too.
 
     Raises:
         Untrusted: no trusted key signed the artifact. The folder is not written.

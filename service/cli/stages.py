@@ -1,4 +1,4 @@
-"""Shows a build's stages as they happen: a live list on a terminal, a line for each elsewhere."""
+"""Shows a build's stages as they happen: as a live list on a terminal, elsewhere as one line for each stage."""
 
 from __future__ import annotations
 

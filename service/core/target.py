@@ -88,7 +88,8 @@ def _cards(*capabilities: str) -> Target:
 TARGETS: tuple[Target, ...] = (
     Target("x86-64-v4+amx", "x86_64", _X86_V4 | {"avx512_vnni", "amx_tile", "amx_int8"}, "amx_int8"),
     Target("x86-64-v4+vnni", "x86_64", _X86_V4 | {"avx512_vnni"}, "avx512_vnni"),
-    # After the target without bf16: it is faster only for layers in bfloat16, and is built for only on request.
+    # This target comes after the one without bf16, because it is faster only for layers in bfloat16, and models are
+    # built for it only on request.
     Target("x86-64-v4+vnni+bf16", "x86_64", _X86_V4 | {"avx512_vnni", "avx512_bf16"}, "avx512_bf16"),
     Target("x86-64-v4", "x86_64", _X86_V4, "avx512bw"),
     Target("x86-64-v3+avxvnni", "x86_64", _X86_V3 | {"avx_vnni"}, "avx_vnni"),

@@ -1,6 +1,7 @@
 """Access control: API keys and their limits, checked before any other part of a request is read.
 
-Import the class `Guard`, which checks every request, from its module `guard`: it needs the web framework.
+Import the class `Guard`, which checks every request, from its module `guard`, because that module needs the web
+framework.
 """
 
 from service.api.access.access import ANYBODY, Access, check_exposure

@@ -101,8 +101,8 @@ class Access:
         return key.tenant
 
     def is_of_cluster(self, key: bytes | None, path: str) -> bool:
-        """Returns true if the request has the cluster's key, which means that this worker's API sent it, and if its
-        path is permitted.
+        """Returns true if the request has the cluster's key and its path is permitted. Only the API of this worker's
+        cluster sends requests with this key.
         """
         if key is None or not self._cluster_key or not path.startswith(_OF_CLUSTER):
             return False
@@ -115,7 +115,8 @@ class Access:
 
     def admit(self, authorization: bytes | None, *needed: Scope) -> str:
         """Identifies the caller, and counts the request. Returns the key's id, or `ANYBODY`. Raises the errors of
-        `identify` and `charge`."""
+        `identify` and `charge`.
+        """
         key = self.identify(authorization, *needed)
         if key is None:
             return ANYBODY
@@ -128,7 +129,7 @@ class Access:
         The first key makes the server require keys, and only an admin key can then create others.
 
         Raises:
-            Conflict: it would be the first key, but lacks the scope admin or is limited to a tenant.
+            Conflict: the key would be the first one, but lacks the scope admin or is limited to a tenant.
         """
         chosen = frozenset(scopes)
         is_for_operators = Scope.ADMIN in chosen and not tenant
@@ -209,7 +210,7 @@ class Access:
 
 
 def _common(settings: Settings, clock: Clock) -> Keys:
-    """Returns a key for each tenant with a request quota, by which the data plane counts the tenant's requests.
+    """Returns one key for each tenant with a request quota. The data plane counts the tenant's requests under this key.
 
     The keys are revoked and have no secret, so that no request can use them.
     """
@@ -226,7 +227,8 @@ def _common(settings: Settings, clock: Clock) -> Keys:
 
 
 def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
-    """Checks that a server which other machines can reach requires a key. Must be called before it accepts requests.
+    """Checks that a server which other machines can reach requires a key. Must be called before the server accepts
+    requests.
 
     Args:
         stores: the stores to use; by default the files in the data folder.

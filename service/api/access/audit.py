@@ -54,8 +54,8 @@ class AuditLog:
         self._replica = replica or socket.gethostname()
 
     def note(self, action: str, **what: Any) -> None:
-        """Records that `action` was done. A worker records nothing for requests of its API, because the API records
-        them.
+        """Records that `action` was done. A worker records nothing for a request that its API forwarded, because the
+        API records the action itself.
 
         If the entry cannot be written, it is logged instead. The request does not fail, because the action is already
         done.

@@ -2,7 +2,7 @@
 
 On one machine they are in a file rather than a table: they survive the loss of the database, the first key can be
 created before a server runs, and a cluster can mount the file. Servers that share a PostgreSQL database use a table
-there (`service.db.KeyTable`). Neither contains a key's secret, so reading them gives no access.
+there (`service.db.KeyTable`). Neither the file nor the table contains a key's secret, so reading it gives no access.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[tuple[int, ...], Keys] | None = (
-            # the file's inode, time and size when it was last read, and the keys that it had then; None before the
-            # first read
+            # the file's inode, time and size when it was last read, and the keys that it contained then; None before
+            # the first read
             None
         )
 

@@ -1,8 +1,8 @@
 """Rate limits and daily quotas of API keys.
 
 Each replica counts the requests that it admits. Every second it reports its counts to the other replicas and receives
-theirs. A daily quota is reduced by the requests of the other replicas. A rate is divided by the number of replicas that
-use the key.
+their counts. A daily quota is reduced by the requests of the other replicas. A rate is divided by the number of
+replicas that use the key.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class Meter:
 class Meters:
     """The meters of all keys that have a limit.
 
-    The usage of a day is kept when the process ends, and is shared: with each `save`, a replica reports the requests
-    that it admitted, and receives those of the others. Must be used on one event loop. Only `save` may be called from
-    other threads, from one at a time.
+    The usage of a day is kept when the process ends, and is shared: with each `save`, a replica reports the number of
+    requests that it admitted, and receives the numbers of the other replicas. Must be used on one event loop. Only
+    `save` may be called from other threads, and only from one of them at a time.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, quotas: Mapping[str, Quota] = MappingProxyType({})) -> None:

@@ -1,7 +1,8 @@
 """Protection against web pages of other sites. A browser lets any page send requests to a server that the browser can
 reach, including one on its own machine.
 
-If a key is required, such a page does not have it. If none is required, the browser's headers decide two questions:
+If a key is required, requests of such a page are refused, because the page does not have the key. If no key is
+required, the browser's headers decide two questions:
 
 - *Where does the request come from?* The header `Sec-Fetch-Site`, which no page can set, contains the answer. If it is
   missing (older browsers, plain HTTP), `Origin` and `Host` must agree. Requests that change nothing are admitted,
@@ -9,7 +10,7 @@ If a key is required, such a page does not have it. If none is required, the bro
   than browsers send neither header.
 - *Which host does the request name?* With DNS rebinding, an attacker's host name resolves to this machine, so the
   browser treats the attacker's page as same-origin. Therefore a server that only this machine can reach accepts only
-  local names. With `auth` off it accepts any name, because a proxy in front of it may pass on any name.
+  local names. With `auth` off, such a server accepts any name, because a proxy in front of it may pass on any name.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Sites:
 
 
 def _is_same_site(sent: dict[bytes, bytes], host: bytes) -> bool:
-    """Returns true if the headers show that a page of this server sent the request, or if they do not show where it
-    comes from.
+    """Returns true if the headers show that a page of this server sent the request, or if the headers do not show which
+    page sent the request.
     """
     site = sent.get(b"sec-fetch-site")
     if site is not None:

@@ -13,7 +13,7 @@ from service.api.access.usage import UsageFile, UsageStore
 from service.core.clock import Clock
 from service.core.settings import Settings
 
-if TYPE_CHECKING:  # it loads SQLAlchemy
+if TYPE_CHECKING:  # importing this loads SQLAlchemy
     from service.db import Database
 
 
@@ -42,7 +42,7 @@ class Stores:
 
 def stores_of(settings: Settings, database: Database | None = None, clock: Clock | None = None) -> Stores:
     """Returns tables of `database` if servers of several machines share it, otherwise files in the data folder. If the
-    settings name a file of keys, it is used in both cases.
+    settings name a file of keys, the keys are in that file in both cases.
 
     Args:
         database: a database that is already migrated, unless it is SQLite.

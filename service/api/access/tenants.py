@@ -1,8 +1,8 @@
 """The tenant of the current request, and access checks for ids and digests.
 
 A model's name gets its tenant's prefix when a request's parameters are read (`control/wire/parameters.py`), and loses
-it when a response is written (`control/wire/base.py`). Digests and ids have no such prefix, so their models' owners are
-looked up here.
+the prefix when a response is written (`control/wire/base.py`). Digests and ids have no such prefix, so their models'
+owners are looked up here.
 
 """
 
@@ -17,7 +17,7 @@ from service.core.builds.build import Build
 from service.core.digest import Digest
 from service.core.errors import Forbidden, InvalidInput, NotFound
 
-if TYPE_CHECKING:  # they load SQLAlchemy
+if TYPE_CHECKING:  # importing these loads SQLAlchemy
     from service.db import BuildStore
 
 tenant: ContextVar[str] = ContextVar("tenant", default="")

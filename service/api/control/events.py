@@ -43,7 +43,7 @@ async def event_stream(services: Services, id: str, after: int) -> AsyncIterator
         try:
             is_over = services.builds.get(
                 id
-            ).state.is_final  # read before the events, so that these include the last one
+            ).state.is_final  # the state is read before the events, so that the events include the final one
             return is_over, services.builds.events(id, after)
         except NotFound:  # the build's model was deleted
             return True, []

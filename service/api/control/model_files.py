@@ -63,7 +63,7 @@ class ModelFiles:
         self._taken: dict[Path, Fingerprint] = {}
         self._builds: list[str] = []  # requested builds, some of which may be running
         self._unusable: dict[Path, str] = {}  # paths that the last scan could not read -> reason
-        self._unread: dict[Path, str] = {}  # those of these paths that were configured
+        self._unread: dict[Path, str] = {}  # the paths in `_unusable` that were configured -> reason
         self._retry_at_s: dict[Path, float] = {}
         self._trouble = ""  # the failure of the last attempt, which is kept so that it is logged only once
 
@@ -283,7 +283,7 @@ def _is_over(services: Services, id: str) -> bool:
 
 
 def _read(path: Path) -> dict[str, Origin]:
-    """Reads the record of origins. If it cannot be read, it counts as empty, so that no version is deleted."""
+    """Reads the record of origins. A record that cannot be read counts as empty, so that no version is deleted."""
     try:
         document: Mapping[str, Mapping[str, object]] = json.loads(path.read_bytes())
         return {name: _origin(entry) for name, entry in document.items()}

@@ -130,7 +130,7 @@ def _beside(path: Path, *beginnings: str) -> list[Path]:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    """Returns why `path` cannot be served, given the error of reading it or a file in it."""
+    """Returns why `path` cannot be served. `error` is the exception that reading `path`, or a file in it, raised."""
     failed = Path(os.fsdecode(error.filename)) if error.filename is not None else path
     is_folder = error.errno == errno.EACCES and failed.parent == path  # the folder itself is not readable
     what = "it" if failed == path or is_folder else f"its file {printable(failed.name)}"

@@ -61,8 +61,8 @@ def resolve_target(services: Services, name: str) -> Target:
 
 
 def resolve_targets(services: Services, name: str) -> list[Target]:
-    """Like `resolve_target`, but accepts "all": each target that a worker of the cluster serves, or a single server's
-    best.
+    """Like `resolve_target`, but accepts "all": each target that a worker of the cluster serves, or the best target of
+    a single server.
     """
     if name != ALL:
         return [resolve_target(services, name)]
@@ -82,8 +82,9 @@ def request_builds(
     """Returns the builds of a version. They may be new, running, or have succeeded before.
 
     There is one build for each target and batch size, or for each target and bucket of `shapes`. The builds with batch
-    size 1, or of the smallest bucket, come first, so that they are served while the others are built. Builds that are
-    tuned for `tune_s` seconds each come last.
+    size 1, or of the smallest bucket, come first, so that they are served while the others are built. If `tune_s` is
+    given, there is a second, tuned build for each of them. Tuned builds come last, and search for `tune_s` seconds
+    each.
 
     Args:
         accepts: true to serve outputs that differ from the reference runtime's. The settings may also accept them for
@@ -111,8 +112,8 @@ def request_builds(
 def request_quantization(
     services: Services, version: ModelVersion, target: Target, quantization: QuantizationOptions, shapes: Shapes
 ) -> Build:
-    """Returns the build that quantizes a version. It may be new, running, or have succeeded before. In the last case
-    its result is added as a version of this model too.
+    """Returns the build that quantizes a version. It may be new, running, or have succeeded before. In the last case,
+    the existing result is also added as a version of this model.
 
     Args:
         target: the target of the quantized version's build. Its numerics are the default of the quantized file's
@@ -193,8 +194,8 @@ def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any
 
 
 def _check_still_there(services: Services, version: ModelVersion) -> None:
-    """Raises an error and withdraws the builds if the version has been deleted, because its deletion did not include
-    them.
+    """If the version has been deleted, withdraws the builds, because the deletion did not include them, and raises an
+    error.
     """
     try:
         services.models.version(version.name, version.number)

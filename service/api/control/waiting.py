@@ -26,8 +26,8 @@ async def wait_until(
     services: Services,
     request: Request,
 ) -> T:
-    """Calls `look` in a thread, repeatedly, and returns its result when it is enough or after `timeout_s`. Also returns
-    when the client has left or the server stops.
+    """Calls `look` repeatedly, in a thread, until `is_enough` is true for its result, or `timeout_s` has passed, or the
+    client has left, or the server stops. Returns the last result.
     """
     deadline_s, stopping = time.monotonic() + timeout_s, services.stopping
     watch = Watch(services.builds.notifications, LOOK_S)

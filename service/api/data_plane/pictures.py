@@ -129,8 +129,8 @@ class PictureQueue:
             self._end(waiting)
 
     def _start(self) -> None:
-        """Starts as many pictures as threads and memory allow. If no large picture is being decoded, a large one goes
-        first, otherwise last.
+        """Starts as many pictures as threads and memory allow. Large pictures go first if none of them is being
+        decoded. Otherwise small pictures go first.
         """
         while self._running < self._threads:
             large, small = self._large.next(), self._small.next()

@@ -1,5 +1,5 @@
-"""The data plane's part of the OpenAPI document. FastAPI cannot describe the data plane's routes, because it does not
-know them.
+"""The data plane's part of the OpenAPI document. FastAPI describes only the routes that it serves, and the data plane
+serves these.
 """
 
 from __future__ import annotations

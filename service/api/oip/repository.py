@@ -1,9 +1,9 @@
 """The model_repository extension: lists the models, and loads and unloads them on request.
 
-A prediction loads its model if needed, so a load is optional. A load tries again at once what failed before, and
-reverts an unload. An unload frees the memory. This server then refuses requests until the model is loaded again or the
-server restarts. The API of a cluster forwards a load to all workers that can serve the model, and an unload to all
-workers.
+A prediction loads its model if needed, so a load is optional. A load that follows a failed one tries again at once. A
+load also reverts an unload. An unload frees the memory. This server then refuses requests until the model is loaded
+again or the server restarts. The API of a cluster forwards a load to all workers that can serve the model, and an
+unload to all workers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metrics that are read from the database, the store and the models at each scrape, instead of being counted at each
 event.
 
-So they include builds of other processes, are kept across restarts, and cost predictions no time.
+So these metrics include builds of other processes, survive restarts, and cost predictions no time.
 """
 
 from __future__ import annotations

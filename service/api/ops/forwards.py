@@ -1,7 +1,7 @@
 """Counts of the requests that an API forwarded to workers.
 
-Workers and models come and go during a process's life. So requests are counted by pool and model. When the counts of a
-pool and model have not changed for a while, they are dropped.
+Workers come and go during a process's life, so requests are counted by pool and model, not by worker. Models come and
+go too, so the counts of a pool and model are dropped when they have not changed for a while.
 """
 
 from __future__ import annotations

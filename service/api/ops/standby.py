@@ -36,7 +36,7 @@ class Standby:
         listener.setblocking(False)
 
     def begin(self, detail: str) -> None:
-        """Starts to accept connections. `detail` is the reason why the server does not."""
+        """Starts to accept connections. `detail` is the reason why the server is down."""
         self._detail = detail
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
@@ -47,7 +47,7 @@ class Standby:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except BlockingIOError:  # the server listens on the same socket and has accepted it first
+        except BlockingIOError:  # the server listens on the same socket and accepted the connection first
             return
         except OSError as error:
             _logger.warning("cannot accept a connection: %s", error)

@@ -232,7 +232,7 @@ class _Supervisor:
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
-        # if each tenant has a data plane, those load the models
+        # if each tenant has its own data plane, the tenants' data planes load the models
         uses_gpus = self._has_gpus and not settings.plane_per_tenant
         program.become(inherited, [readable], program.writable(settings), messages, uses_gpus=uses_gpus)
 

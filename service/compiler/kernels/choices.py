@@ -1,8 +1,8 @@
 """Chooses the tile of each layer: the one in a table if the layer is in it, else the one that the cost model ranks
 first.
 
-A table is external data that was measured on some machine. A tile in it that is not one of the layer's candidates is an
-error, so a table can make a kernel slow but never wrong.
+A table is external data that was measured on some machine. A tile in the table that is not one of the layer's
+candidates is an error, so a table can make a kernel slow but never wrong.
 """
 
 from __future__ import annotations

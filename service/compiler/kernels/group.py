@@ -156,8 +156,8 @@ class KernelLibrary(Protocol):
         """
 
     def places(self, group: Group) -> list[int | None]:
-        """Returns, for each input, the channel block of the output at which the kernel that computes the input may
-        write it.
+        """Returns, for each input, the channel block of the output from which on the kernel that computes the input may
+        write the input directly.
 
         Such an input shares the memory of the output and need not be copied. An input that needs its own memory gets
         None.

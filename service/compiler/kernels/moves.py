@@ -1,8 +1,8 @@
 """Moves: operators that only copy elements of some tensors to another tensor, in any order.
 
-A sequence of reshapes, permutations of axes, slices and concatenations is one move. Its effect is found by applying it
-to the indices of the elements (`select.moves`). The memory offset of each element is an array too, so that images in
-blocks and contiguous tensors are handled alike.
+A sequence of reshapes, permutations of axes, slices and concatenations is one move. The effect of a move is found by
+applying the move to the indices of the elements (`select.moves`). The memory offset of each element is an array too, so
+that images in blocks and contiguous tensors are handled alike.
 
 `patterns` finds out how a kernel can copy the elements, one vector of the destination at a time. There are two ways:
 
@@ -189,7 +189,8 @@ def _blocks_of(image: Image) -> Integers:
 
 def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[Integers, Integers]:
     """Returns the offsets of the destination's vectors, `[vectors]`, and the address of each lane's element in the
-    sources, `[vectors, lanes]`."""
+    sources, `[vectors, lanes]`.
+    """
     if destination.image is not None:
         return _blocks_of(destination.image).reshape(-1), blocks_of_lanes(destination.image, addresses)
     starts = _starts(destination.shape, addresses, lanes)

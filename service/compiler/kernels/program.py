@@ -137,7 +137,7 @@ class Program:
     def import_llvm(self, text: str) -> None:
         """Makes the functions in a text of LLVM IR available to `tirx.call_pure_extern`.
 
-        They are inlined. They must be private, so that the object file defines only the kernel's symbol.
+        The functions are inlined. They must be private, so that the object file defines only the kernel's symbol.
         """
         self._imported[text] = None
 

@@ -20,7 +20,7 @@ from tvm.target.codegen import llvm_lookup_intrinsic_id
 
 _FENCE = "llvm.arithmetic.fence"
 _FENCE_ID = llvm_lookup_intrinsic_id(_FENCE)
-# Operations that do not add to their operands, so that these need no fence.
+# Operations that do not add to their operands, so that their operands need no fence.
 _NOT_SUMS = (tirx.Div, tirx.Min, tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 

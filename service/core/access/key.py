@@ -2,8 +2,8 @@
 
 A key has the form `octet_ID_SECRET`. The id is not secret: it appears in lists, in the audit log and in messages. Of
 the whole key, only the SHA-256 is stored. Deliberately slow hashes protect passwords, because an attacker can try all
-words that people choose. It cannot try all keys of 256 random bits, and the server computes this hash for every
-request, so a fast one is right. It needs no salt, because no two keys are equal.
+words that people choose. No attacker can try all keys of 256 random bits, and the server computes the hash for every
+request, so a fast hash is right here. The hash needs no salt, because no two keys are equal.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Buffer:
     """The memory of an operand.
 
     Attributes:
-        space: the memory that it is in.
+        space: the memory that contains the buffer.
         at: the index of the input, output or state; for `CONSTANT` and `ARENA` the offset in bytes, a multiple of 64.
         bytes: its size.
     """

@@ -1,9 +1,9 @@
 """Combines a compiled model's coverage report and a profile into its layers and their times.
 
 The coverage report lists the kernel calls in order. It also lists the operators that no kernel computes, each with its
-place: the index of the kernel call that follows it. Functions that the profile timed between two kernel calls are code
-that TVM generated for the operators at that place. TVM fuses operators, so the report cannot tell which function
-computes which of them. All operators at one place therefore form one layer here.
+position: the index of the kernel call that follows it. Functions that the profile timed between two kernel calls are
+code that TVM generated for the operators at that position. TVM fuses operators, so the report cannot tell which
+function computes which of them. All operators at one position therefore form one layer here.
 """
 
 from __future__ import annotations
@@ -227,7 +227,8 @@ def _align_calls(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tu
 
 def _kernel_layer(layer: Document, calls: tuple[Call, ...]) -> Layer:
     facts = {name: fact for name, fact in layer.items() if name not in _OF_EVERY_LAYER}
-    kind = layer.get("kind", INTEGER)  # reports of releases that had integer kernels only lack it
+    # releases in which all kernels were integer kernels wrote reports without this member
+    kind = layer.get("kind", INTEGER)
     return Layer(layer["layer"], layer["operators"], layer["kernel"], kind, layer["macs"], facts, calls=calls)
 
 

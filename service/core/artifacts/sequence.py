@@ -23,6 +23,6 @@ class SequenceState:
     def advance(self, tensors: Iterable[Array]) -> None:
         """Replaces the state by copies of the `tensors` that a call returned, in the signature's order.
 
-        They may share memory with the current state.
+        The `tensors` may share memory with the current state.
         """
         self.tensors = [aligned_copy(tensor) for tensor in tensors]

@@ -84,8 +84,8 @@ class BuildInputs:
 
     @property
     def background(self) -> bool:
-        """True if the model can be served without this build, or the build quantizes. It then runs only while no other
-        build waits.
+        """True if the model can be served without this build, or the build quantizes. Such a build runs only while no
+        other build waits.
         """
         makes_better = (
             batch_of(self.options) > 1 or bucket_index_of(self.options) > 0 or tune_s_of(self.options) is not None

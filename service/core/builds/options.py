@@ -30,22 +30,26 @@ def batch_of(options: Mapping[str, Any]) -> int:
 
 
 def with_batch(batch: int) -> dict[str, Any]:
-    """Returns the options of a build for `batch` samples. For one sample there are none."""
+    """Returns the options of a build for `batch` samples. For one sample, the result is empty."""
     return {} if batch == 1 else {BATCH: batch}
 
 
 def shapes_of(options: Mapping[str, Any]) -> Shapes:
-    """Returns the input shapes by name, for files that do not contain them; "" is the name of an only input."""
+    """Returns the input shapes by name, for model files that do not contain the shapes; "" is the name of an only
+    input.
+    """
     return {str(name): [int(size) for size in shape] for name, shape in options.get(INPUT_SHAPES, {}).items()}
 
 
 def buckets_of(options: Mapping[str, Any]) -> list[Shapes]:
-    """Returns the shapes of all buckets of the model, ascending; empty if it has none. A build makes one of them."""
+    """Returns the shapes of all buckets of the model, ascending; empty if it has none. A build compiles the model for
+    one of the buckets.
+    """
     return [shapes_of({INPUT_SHAPES: each}) for each in options.get(BUCKETS, ())]
 
 
 def bucket_index_of(options: Mapping[str, Any]) -> int:
-    """Returns the index of the bucket that the build makes; 0 if the model has none."""
+    """Returns the index of the bucket that the build compiles the model for; 0 if the model has no buckets."""
     buckets = buckets_of(options)
     return buckets.index(shapes_of(options)) if buckets else 0
 

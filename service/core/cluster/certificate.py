@@ -35,8 +35,8 @@ class Certificate:
     """The certificate and key files, which a handshake reads again if they have changed. It is thread-safe.
 
     If the changed files cannot be used, the error is logged and the old pair stays in use. This happens if a renewal
-    failed, or has written only the first of the two files yet. A forked process starts with the pair that was read
-    before the fork.
+    failed, or has so far written only one of the two files. A forked process starts with the pair that was read before
+    the fork.
 
     Attributes:
         context: the TLS context for HTTP connections, valid for the life of the server. Each handshake on it uses the
@@ -57,7 +57,9 @@ class Certificate:
         self.context.sni_callback = self._choose
 
     def pair(self) -> Pair:
-        """Returns the current pair, after reading changed files at most once every `_LOOK_S`."""
+        """Returns the current pair. If `_LOOK_S` have passed since the last check, first reads the files again if they
+        changed.
+        """
         with self._lock:
             if self._clock.monotonic_s() >= self._look_at_s:
                 self._look_at_s = self._clock.monotonic_s() + _LOOK_S

@@ -12,7 +12,7 @@ _MOST = 1 << 17
 
 
 def count_symbols(table: bytes) -> int:
-    """Returns the number of entries in the symbol table. No other part of a library contains it.
+    """Returns the number of entries in the symbol table. No other part of a library contains this number.
 
     Args:
         table: the bytes from the start of the hash table to the end of its segment.

@@ -1,7 +1,7 @@
 """Checks a shared library against the allow lists before the dynamic loader maps it.
 
-The loader reads the program headers and the dynamic section, not the section headers. They decide which bytes it maps,
-which functions it calls and where it writes. So the checks cover them and the section headers.
+The loader reads the program headers and the dynamic section, which decide which bytes it maps, which functions it calls
+and where it writes. The checks cover both, and also the section headers, which the loader does not read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.core.elf.reader import SHARED, SYMBOL_BYTES, ElfError, ElfFile, Sym
 _DYNAMIC_ENTRY, _RELOCATION = struct.Struct("<QQ"), struct.Struct("<QQq")
 _MOST_ENTRIES, _MOST_RELOCATION_BYTES = 64, 24 << 17
 
-# Tags of entries in the dynamic section that only give the places and sizes of tables: gABI, chapter 5, "Dynamic
+# Tags of entries in the dynamic section that only give the addresses and sizes of tables: gABI, chapter 5, "Dynamic
 # Section".
 _NULL, _PLTRELSZ, _PLTGOT, _STRTAB, _SYMTAB, _RELA, _RELASZ, _RELAENT = 0, 2, 3, 5, 6, 7, 8, 9
 _STRSZ, _SYMENT, _PLTREL, _JMPREL, _FLAGS = 10, 11, 20, 23, 30
@@ -58,7 +58,8 @@ class _Relocations:
     indirect: int
 
 
-# By machine. The symbolic ones are 64, GLOB_DAT and JUMP_SLOT; ABS64, GLOB_DAT and JUMP_SLOT; 64 and JUMP_SLOT.
+# The types by machine. The symbolic ones are 64, GLOB_DAT and JUMP_SLOT on x86-64; ABS64, GLOB_DAT and JUMP_SLOT on
+# AArch64; 64 and JUMP_SLOT on RISC-V.
 _TYPES: Mapping[int, _Relocations] = {
     62: _Relocations(8, frozenset({1, 6, 7}), 37),
     183: _Relocations(1027, frozenset({257, 1025, 1026}), 1032),

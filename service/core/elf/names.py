@@ -24,7 +24,7 @@ IMPORTS = frozenset({*_REAL_FUNCTIONS, *(f"{name}f" for name in _REAL_FUNCTIONS)
 # Pointers to functions of the runtime, which the runtime stores when it loads a library. Compiled code uses no others.
 FILLED_IN = frozenset({f"__TVMBackend{name}" for name in ("ParallelLaunch", "AllocWorkspace", "FreeWorkspace")})
 _FUNCTION = re.compile(r"octet_[A-Za-z0-9_.$]+")
-# Conversions of float16, which LLVM calls on CPUs without the instructions. TVM puts a copy into every object.
+# Conversions of float16, which LLVM calls on CPUs without instructions for them. TVM puts a copy into every object.
 _HELPERS = frozenset({"__truncsfhf2", "__extendhfsf2"})
 
 

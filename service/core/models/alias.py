@@ -50,7 +50,7 @@ class Alias:
         return (self.version,) if self.canary is None else (self.version, self.canary)
 
     def promoted(self, version: int, percent: int, at: datetime) -> Alias:
-        """Returns the alias with `version` in `percent` of its requests.
+        """Returns the alias after `version` was promoted to answer `percent` percent of its requests.
 
         With 100 percent, `version` replaces the current version. With less, it becomes the canary.
 

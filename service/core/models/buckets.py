@@ -102,7 +102,7 @@ def fit_inputs(signature: ModelSignature, inputs: Sequence[Array]) -> FittedInpu
 def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
     """Returns the length of a bucket if its inputs can be padded, else None.
 
-    They can be padded if all varying dimensions have one length, and belong to integer inputs.
+    The inputs can be padded if all varying dimensions have the same length and belong to integer inputs.
 
     Args:
         signature: the signature of the bucket.

@@ -1,6 +1,6 @@
 """File signatures and size limit of the pictures that a request may contain in place of a tensor.
 
-`service.runtime.image` decodes them.
+`service.runtime.image` decodes the pictures.
 """
 
 from __future__ import annotations

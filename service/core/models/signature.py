@@ -45,7 +45,9 @@ class Quantization:
     zero_point: int
 
     def real(self, stored: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the real values of `stored` integers. Up to 16 bits, the only rounding is the last, to float32."""
+        """Returns the real values of `stored` integers. For integers of up to 16 bits, only the final conversion to
+        float32 rounds.
+        """
         import numpy as np
 
         with np.errstate(over="ignore"):
@@ -204,7 +206,8 @@ class ModelSignature:
         return self.buckets[-1] if self.buckets else self
 
     def batched(self, batch: int) -> ModelSignature:
-        """Returns the signature of the same model for `batch` samples at a time. This one has to be for one sample.
+        """Returns the signature of the same model for `batch` samples at a time. This signature has to be for one
+        sample.
 
         Raises:
             Unsupported: an input or output holds more than one sample, or the model keeps state.

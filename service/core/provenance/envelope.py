@@ -65,7 +65,8 @@ class Envelope:
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
     """Returns the bytes that are signed (`PAE` in the protocol).
 
-    The encoding contains the lengths of both parts, so that no bytes of one can be taken for a piece of the other.
+    The encoding contains the lengths of both parts, so that no bytes of one part can be mistaken for bytes of the
+    other.
     """
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)

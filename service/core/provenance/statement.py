@@ -32,7 +32,7 @@ class Provenance:
         builder: a URI that identifies the machine or service that built the artifact, and its operator.
         builder_version: the version of Octet that built it.
         started_at, finished_at: times in the format of RFC 3339.
-        tiles: the tile sizes of each layer for which tuning chose others than the cost model.
+        tiles: for each layer, the tile sizes that tuning chose, if the cost model alone would have chosen others.
         stages_s: the duration of each stage.
         tuning_log: the digest of `tiles`; None if there are none.
     """

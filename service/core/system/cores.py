@@ -28,8 +28,8 @@ def fast_cores(cores: Sequence[Core], topology: Path = _CPUS) -> tuple[Core, ...
     """Returns the n fastest of `cores`, for the n with which a model runs fastest.
 
     A layer waits for its last thread, so n cores compute as much as n times the slowest of them: four cores of capacity
-    1024 and four of 446 count as 8 x 446, less than the first four alone. If two n are equal, the larger one is taken.
-    If the kernel does not report how fast the cores are, all of them are returned.
+    1024 and four of 446 count as 8 x 446, less than the first four alone. If two values of n are equally fast, the
+    larger one is taken. If the kernel does not report how fast the cores are, all of them are returned.
     """
     capacity = {core: _capacity(core, topology) for core in cores}
     fastest = sorted(capacity.values(), reverse=True)

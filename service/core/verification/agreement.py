@@ -19,8 +19,8 @@ from service.core.errors import Different
 ACCEPT_HINT = "octet compile and octet push serve it with --accept-differences; see docs/how-to/reports.md"
 # Every mode accepts a difference of this share of a floating-point output's range, because two runtimes add in
 # different orders and compute functions such as exp to within a few units in the last place. One float32 operation
-# rounds by 2**-24; sums of 4,096 products in another order, over 20 layers, stay below this tolerance. One 8-bit
-# quantization step is 40 times as large.
+# rounds by 2**-24; the differences from adding 4,096 products in different orders, in each of 20 layers, stay below
+# this tolerance. One 8-bit quantization step is 40 times as large.
 REAL_TOLERANCE = 1e-4
 
 

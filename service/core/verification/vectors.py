@@ -141,7 +141,8 @@ class InputFill:
 def _field(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
     """Returns value noise in octaves, from 0 to 1: the sum of random lattices, linearly interpolated to `shape`.
 
-    It uses only sums, products and quotients, which IEEE 754 defines exactly, so every machine generates the same.
+    It uses only sums, products and quotients, which IEEE 754 defines exactly, so every machine generates the same
+    values.
     """
     field = np.zeros(shape)
     if not field.size:
@@ -166,7 +167,7 @@ def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[n
     return np.asarray(values.take(before, axis) * (1 - share) + values.take(before + 1, axis) * share)
 
 
-# Ten patterns. They differ from each other except in tensors with very few elements or rows, and in BOOL, which has no
+# Ten patterns, which differ from each other except in tensors with very few elements or rows, and in BOOL, which has no
 # middle value. The patterns that find most errors come first. All inputs of a model get the same pattern; only "coins"
 # is drawn for each input separately.
 EXTREMES: Mapping[str, Callable[[InputFill], Array]] = {

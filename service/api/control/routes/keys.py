@@ -42,8 +42,8 @@ async def create_key(request: wire.KeyRequest, services: ServicesOf) -> wire.New
 
 @router.delete("/{id}", summary="Revoke an API key", response_model=wire.Key)
 async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
-    """Revokes a key. This server rejects it from now on, and others on the same data within a second. Revoking a key
-    twice changes nothing.
+    """Revokes a key. This server rejects the key from now on. Other servers that use the same data reject it within a
+    second. Revoking a key twice changes nothing.
     """
     if tenant.get() and getattr(services.access.keys.read().get(id), "tenant", None) != tenant.get():
         raise NotFound(f"there is no key {id!r}", hint="octet keys list shows the keys")

@@ -44,8 +44,9 @@ def measure(
     services: ServicesOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
 ) -> wire.Matrix:
-    """On each pool that has not measured the version yet, a worker runs its artifact, compares its outputs with those
-    of the build, and measures it. Returns the matrix, in which `measuring` is true for these pools until they are done.
+    """On each pool that has not measured the version yet, a worker runs the version's artifact, compares the outputs
+    with those of the build, and measures the speed. Returns the matrix. Until the worker of a pool is done, `measuring`
+    is true for the pool.
 
     A pool whose outputs differ no longer receives requests for the artifact.
     """

@@ -211,7 +211,9 @@ def describe_version(
 def request_builds(
     name: wire.PathName, request: wire.BuildRequest, response: Response, services: ServicesOf
 ) -> wire.Builds:
-    """Identical requests share a build: if it is queued, running or has succeeded, no new build is started."""
+    """Identical requests share a build: if a build with the same inputs is queued, is running or has succeeded, no new
+    build is started.
+    """
     named = (submission.resolve_targets(services, target) for target in request.targets)
     targets = list(dict.fromkeys(chain.from_iterable(named)))
     version = services.version(name, request.version)

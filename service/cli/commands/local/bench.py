@@ -68,7 +68,7 @@ def bench(
                 counts if locked.target.device == "cpu" else counts[:1]
             ):  # a GPU does not compute on CPU threads
                 spinner = Spinner("dots", f"{count} threads …")
-                # Without a refresh thread: this process forks.
+                # No refresh thread is started, because this process forks.
                 with Live(spinner, console=output.progress, auto_refresh=False, transient=True) as live:
                     rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh).to_json()})
         if as_json:
@@ -95,7 +95,9 @@ def counts_of(threads: str | None) -> list[int]:
 def _layout(
     model: str, artifact: str | None, server: str | None, key: str | None
 ) -> Iterator[tuple[OciLayout, Digest | None]]:
-    """Opens a folder with the artifact. Returns it and the artifact's digest, or None if that was not given."""
+    """Opens a folder with the artifact. Returns the layout and the artifact's digest. The digest is None if `artifact`
+    does not give it.
+    """
     from service.cache import OciLayout
 
     folder, named = folder_of(model), parse_digest(artifact) if artifact else None

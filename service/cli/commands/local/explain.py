@@ -134,7 +134,8 @@ def explain_served(
     client: Client, digest: Digest, threads: int, seconds: float, unsandboxed: bool
 ) -> tuple[Digest, Explanation]:
     """Explains an artifact on the server with the times attached to it. Measures it here if it has no times for this
-    number of threads."""
+    number of threads.
+    """
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
@@ -188,8 +189,8 @@ def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, .
 
 
 def _short(name: str) -> str:
-    """Shortens a tensor's name. Converters join the full paths of all that was fused; the end of the first identifies
-    it.
+    """Shortens a tensor's name. Converters name a tensor by the full paths of all layers that were fused into it. The
+    end of the first path identifies the tensor.
     """
     end = "/".join(name.split(";")[0].split("/")[-2:])
     return end if len(end) <= _NAME_COLUMNS else "…" + end[1 - _NAME_COLUMNS :]

@@ -59,7 +59,9 @@ def rollback(
 
 
 def _promoted_last(client: Client, name: str, alias: str) -> int:
-    """Returns the version that was promoted last. The server compares it, so that a later promotion is not undone."""
+    """Returns the version that was promoted last. The request for a rollback names this version, so that the server
+    does not undo a later promotion.
+    """
     known = next((each for each in client.model(name)["aliases"] if each["name"] == alias), None)
     if known is None:
         raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet models {name} lists them")

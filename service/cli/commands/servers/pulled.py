@@ -31,11 +31,12 @@ _FOLDER = re.compile(r"[0-9a-f]{64}(\.partial)?")
 
 
 def served_folder(text: str, settings: Settings, target: str | None = None) -> Path:
-    """Returns the folder in the data directory with what a reference refers to now, named after the model. Pulls it if
-    it is missing. If the registry does not respond, returns what the reference referred to at the last pull.
+    """Returns the folder in the data directory that contains the artifacts to which a reference refers now. The folder
+    is named after the model. Pulls the artifacts if the folder is missing. If the registry does not respond, returns
+    the folder of the last pull.
 
     The folder exists as long as this process lives. A folder that no process serves is deleted when a newer one has
-    replaced it; if the rest exceeds `store_cache_bytes`, the least recently served are deleted first.
+    replaced it; if the remaining folders exceed `store_cache_bytes`, the least recently served are deleted first.
 
     Args:
         target: chooses the artifacts of an index by target; by default the best target that runs here.
@@ -110,7 +111,7 @@ def _lock(folder: Path, how: int) -> int:
 
 
 def _lock_of(folder: Path) -> Path:
-    """Returns the lock file of a folder; its `.partial` folder shares it."""
+    """Returns the lock file of a folder; the folder's `.partial` folder uses the same lock file."""
     return folder.with_name(f"{folder.name.removesuffix('.partial')}.lock")
 
 

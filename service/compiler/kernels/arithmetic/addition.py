@@ -80,8 +80,8 @@ class ScaledAddition:
 class FixedPointSum:
     """`FixedPointAdd`: adds both operands in a common unit, 2**-20 times twice the larger scale.
 
-    Multipliers are (significand, shift). Operands minus their zero points are below 2**9. Shifted by 20 bits and
-    scaled, they and their sum are below 2**30.
+    Multipliers are (significand, shift). Operands minus their zero points are below 2**9. After the shift by 20 bits
+    and the scaling, the operands and their sum are below 2**30.
 
     Attributes:
         subtracts: true to subtract the residual instead (`FixedPointSub`).

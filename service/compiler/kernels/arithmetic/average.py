@@ -93,7 +93,8 @@ class FloatWindow:
 @dataclass(frozen=True)
 class ScaledMean:
     """`mlas.GlobalAverage`: subtracts all zero points from the sum, multiplies by a float32 factor, and rounds to
-    even."""
+    even.
+    """
 
     factor: float
     zero_points: int
@@ -118,8 +119,8 @@ class IntegerMean:
     """`AveragePool`: the integer mean of the model's values, with halves rounded away from zero.
 
     The kernel adds about half of the count to the sum of stored bytes, and divides with rounding down. If the sum of
-    the model's values is positive, this rounds halves up. If it is not, halves must be rounded down, so the number that
-    is added is smaller by one.
+    the model's values is positive, this rounds halves up. If the sum is zero or negative, halves must be rounded down,
+    so the added number is smaller by one.
 
     Attributes:
         bias: the number that kernels add to a value to store it (`layout.BIAS`).
@@ -159,7 +160,8 @@ def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
 @dataclass(frozen=True)
 class FixedMean:
     """`FixedPointMean`: multiplies the sum by a 31-bit significand that includes 1 / count, and shifts it to the
-    right."""
+    right.
+    """
 
     significand: int
     right: int
@@ -182,8 +184,8 @@ class FixedMean:
 class RoundedMean:
     """`FloatMean`: multiplies by a float32 factor, rounds, adds a float32 bias, rounds, and rounds the result to even.
 
-    The addition is computed in float64 and rounded to float32, which gives the float32 sum (Figueroa 1995: 53 >= 2 * 24
-    + 2 bits).
+    The addition is computed in float64 and rounded to float32, which gives the same result as an addition in float32
+    (Figueroa 1995: 53 >= 2 * 24 + 2 bits).
     """
 
     factor: float

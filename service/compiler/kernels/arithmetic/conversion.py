@@ -1,6 +1,7 @@
 """Conversions between float32 values and stored bytes, on vectors of any width.
 
-Quantization consists of the same steps as in the `lower` method of each mode's formula. NaN has the same result too.
+Quantization consists of the same steps as in the `lower` method of each mode's formula. NaN also gives the same result
+as in that method.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Quantization:
         nan_is_low: true if NaN becomes the lowest value, false if it becomes the highest.
         limit: scaled values of at least `limit` or below `-limit`, and NaN, become `overflow`. None if the mode clamps
             them instead.
-        overflow: a value below `least` or above `largest`.
+        overflow: the value that replaces these scaled values. It is below `least` or above `largest`.
     """
 
     factor: float

@@ -2,9 +2,9 @@
 
 The reference maps the accumulators x of a channel to at most 256 results, and is monotonic: it is a step function with
 at most 255 boundaries. rint(fma(float(x), scale, offset)) is such a step function too. Two step functions that agree on
-both sides of each boundary agree everywhere, so the float32 function only has to be exact there. It often is: a
-boundary is between two integers, and for most channels there are a scale and an offset, near the exact ones, for which
-all boundaries are the same.
+both sides of each boundary agree everywhere, so the float32 function only has to be exact next to the boundaries. This
+is often possible: a boundary is between two integers, and for most channels there are a scale and an offset, near the
+exact ones, for which all boundaries are the same.
 
 For a given scale, each side of each boundary gives a bound of the offset. Let f = float(x) * scale + offset before it
 is rounded to float32. The result is at least k if f > t. The threshold t is half way between k - 1/2 and an adjacent
@@ -63,7 +63,8 @@ class FixedPoint:
     @classmethod
     def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
         """Returns the functions of `TwoRoundings`, for accumulators that fit int32 after a left shift
-        (`Lanes.round_twice`)."""
+        (`Lanes.round_twice`).
+        """
         rights, second = 31 - shifts.astype(np.int64), shifts < 0
         halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
         return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
@@ -217,9 +218,9 @@ def _search(sides: _Sides, exact: Array) -> tuple[Array, Array] | None:
 
 
 def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tuple[Array, Array]:
-    """Returns a float32 offset for each channel that satisfies all limits except `exceptions` of them.
+    """Returns, for each channel, a float32 offset that satisfies all limits except `exceptions` of them.
 
-    Also returns for each channel if there is such an offset.
+    Also returns an array that is true for each channel with such an offset.
     """
     if exceptions:
         kept = min(exceptions, least.shape[1] - 1)
@@ -272,7 +273,8 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
 
 def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: Array, offsets: Array) -> bool:
     """Returns true if f of `substitute` is between the threshold of a boundary and the next threshold on the same
-    side."""
+    side.
+    """
     scale, offset = float(scales[channel]), float(offsets[channel])
     value = _signed(np.array([offset]), np.array([[substitute]]), sides.mirrored)[0, 0]
     margins = sides.thresholds - scale * substitute

@@ -26,7 +26,8 @@ class Blend(Protocol):
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         """Returns the value to store, int32. `down` and `right` are the distances from the first pixel, in every
-        lane."""
+        lane.
+        """
 
 
 class Eleventh(Blend):
@@ -43,8 +44,9 @@ class Eleventh(Blend):
 
 
 class Tenth(Blend):
-    """`TenBits`. It rounds halves away from zero, so it subtracts the 128 of stored int8 values first, and adds it
-    again later."""
+    """`TenBits`, which rounds halves away from zero. For int8, stored values have 128 added, so this class subtracts
+    128 first and adds it to the result.
+    """
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = (lanes.keep(corner - lanes.const(BIAS["int8"])) for corner in corners)

@@ -314,7 +314,7 @@ def _per_channel(values: Array, filters: int) -> Array:
 def _filled(values: Array, channels: int) -> Array:
     """Extends `values` to whole blocks by repeating the last one.
 
-    Zeros instead could require a shift that no channel needs.
+    Extending with zeros could require a shift that no channel of the layer needs.
     """
     return np.pad(values, (0, channels - len(values)), mode="edge")
 

@@ -77,10 +77,11 @@ def first_channels(operation: Operation) -> list[int]:
 
 
 def places(lanes: int, mode: Mode, operation: Operation) -> list[int | None]:
-    """Returns, for each part, the destination block at which the part's kernel can write it directly, or None.
+    """Returns, for each part, the destination block from which on the part's kernel can write the part directly; None
+    if the part must be copied.
 
-    Such a part must be written before the other parts are copied, because its kernel may write filler into its last
-    block, which it can share with the next part.
+    Such a part must be written before the other parts are copied, because the kernel may write filler into the part's
+    last block, which may also contain channels of the next part.
 
     Args:
         lanes: the number of channels in a block.

@@ -65,7 +65,8 @@ class Neon:
         self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
     ) -> Iterator[tuple[Expr, ...]]:
         """Loads four or two contiguous groups with one load, because instructions can multiply by an element of a
-        vector."""
+        vector.
+        """
         first = 0
         while first < len(steps):
             near = [step == steps[first] + GROUP * index for index, step in enumerate(steps[first : first + PIXELS])]
@@ -97,8 +98,9 @@ class Neon:
         return accumulator + intrinsic(dtype, "llvm.aarch64.neon.addp", *products)
 
     def round_product(self, x: Expr, y: Expr) -> Expr:
-        """Uses `sqrdmulh`, which computes the equal value (2 * x * y + 2**15) >> 16. It saturates only if both are
-        -32768."""
+        """Uses `sqrdmulh`, which computes the equal value (2 * x * y + 2**15) >> 16. The instruction saturates only if
+        both factors are -32768.
+        """
         return intrinsic(f"int16x{2 * LANES}", "llvm.aarch64.neon.sqrdmulh", x, y)
 
     # --- conversion ---

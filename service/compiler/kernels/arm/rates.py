@@ -1,7 +1,7 @@
 """The costs of ARM's vector instructions, for the cost models of `simd`.
 
-They were not measured. They follow from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72:
-two vector instructions and two loads start in each cycle.
+The costs were not measured. They follow from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and
+Cortex-A72: two vector instructions and two loads start in each cycle.
 """
 
 from __future__ import annotations

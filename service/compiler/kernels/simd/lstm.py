@@ -5,7 +5,7 @@ The kernel computes a *unit* of `2 * Isa.lanes` cells at a time. The accumulator
 vectors of int32 for each gate. They are initialized with the bias, and products of weights and the hidden state are
 added as in `conv`. Then the kernel rescales them, applies the gates' functions (`fixed16`) and computes the new state,
 all in registers. There are two copies of both states in memory. A time step reads one copy and writes the other. So
-units can overlap if the number of cells is not a multiple of their size.
+units can overlap if the number of cells is not a multiple of the size of a unit.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class _Lstm:
 
     def _by_unit(self, values: Array) -> Array:
         """Converts `[gates * cells, …]` to `[units, gates, halves, lanes, …]`. The last unit overlaps the previous
-        one."""
+        one.
+        """
         by_gate = values.reshape(self.r.gates, self.r.cells, *values.shape[1:])
         parts = [by_gate[:, start : start + self.unit] for start in self.starts]
         return np.stack(parts).reshape(len(parts), self.r.gates, _HALVES, self.isa.lanes, *values.shape[1:])
@@ -242,7 +243,8 @@ class _Lstm:
 
     def _sums(self, hidden: Expr, unit: Expr) -> list[Register]:
         """Computes the sums of products with the hidden state: two registers for each gate, one for each half of the
-        unit."""
+        unit.
+        """
         program, isa, registers = self.program, self.isa, list[Register]()
         for index in range(self.vectors):
             register = program.register("int32", isa.lanes)

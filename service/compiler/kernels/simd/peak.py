@@ -17,7 +17,8 @@ from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa, Matrix
 
 _ITEMS = 48  # the iterations of the parallel loop; 2, 3, 4, 6, 8 … threads get equal numbers of them
-_REPETITIONS = 4096  # in one iteration; they take some microseconds, much longer than starting threads
+# the number of repetitions in one iteration; together they take some microseconds, much longer than starting threads
+_REPETITIONS = 4096
 _PERIOD = 8  # the number of different operands; with one, the compiler could move its product out of the loop
 _COLUMNS = 2
 _TILE_REPETITIONS = 512  # fewer than `_REPETITIONS`, because a tile product takes about as long as ten vector products
@@ -34,7 +35,8 @@ def peak(isa: Isa) -> Kernel:
 
 def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
     """Returns a kernel with tile products: totals[item, row, column] += repetitions * operands[row] * operands[2 +
-    column]."""
+    column].
+    """
     tile_totals, numbers = unit.rows * isa.lanes, range(_COLUMNS * _COLUMNS)
     totals_elements, operands_elements = _ITEMS * len(numbers) * tile_totals, 2 * _COLUMNS * unit.weight_bytes
     program = Program()

@@ -1,8 +1,8 @@
 """Grouped convolution: each filter reads the channels of its own group.
 
 As in `conv`, the accumulators of a tile (pixels by blocks of output channels) stay in registers for the whole
-reduction. Each tile of output blocks has a list of reduction steps (`Reads`). It contains only input channels that a
-filter of the tile uses, so all other channels cost nothing.
+reduction. Each tile of output blocks has a list of reduction steps (`Reads`). The list covers only input channels that
+a filter of the tile uses, so all other channels cost nothing.
 
 There are two types of steps. A *shared* step loads the same `Isa.group` neighboring input channels into every lane. If
 a group of the convolution has fewer channels than a block, the weights of a shared step are block-diagonal: zero for
@@ -57,7 +57,7 @@ class Grouping:
     def span(self, filters: Array) -> tuple[Array, Array]:
         """Returns, for each filter, the first input channel that it reads, and the channel after the last.
 
-        For numbers beyond the last filter, both are equal.
+        For filter numbers beyond the last filter, the two channels are equal.
         """
         first = np.minimum(filters, self.total - 1) // self.filters * self.channels
         return first, np.where(filters < self.total, first + self.channels, first)
@@ -99,7 +99,8 @@ class Reads:
 
     def weights(self, grouping: Grouping, filters: Array, weights: Array) -> Array:
         """Converts weights `[O, KH, KW, C / groups]` to `[steps, KH, KW, filters, group]`, with zeros for
-        `_NOTHING`."""
+        `_NOTHING`.
+        """
         low, _ = grouping.span(filters)
         within = np.clip(self.channels - low[:, None], 0, grouping.channels - 1)
         rows = np.minimum(filters, grouping.total - 1)[:, None]
@@ -132,7 +133,8 @@ class Scheme:
 
     def reads(self, isa: Isa, grouping: Grouping, start: int) -> tuple[Array, Reads]:
         """Returns the filters of the tile of output blocks that begins at block `start`, and the tile's reduction
-        steps."""
+        steps.
+        """
         filters = np.arange(start * isa.lanes, (start + self.tile.blocks) * isa.lanes)
         return filters, (Reads.own if self.own else Reads.shared)(isa, grouping, filters)
 
@@ -148,7 +150,8 @@ def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -
 
 def _fits(isa: Isa, tile: Tile) -> bool:
     """Returns true if own steps fit the registers. The tile must have one block, because each block would need its own
-    shuffles."""
+    shuffles.
+    """
     return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
 
 
@@ -252,7 +255,8 @@ class _Grouped:
 
     def _offsets(self, reads: Reads) -> Array:
         """Returns the byte offset of each step at each kernel tap from the first byte of a window,
-        `[steps, KH, KW]`."""
+        `[steps, KH, KW]`.
+        """
         source, (kernel_h, kernel_w) = self.layer.source, self.layer.window.kernel
         dilation_h, dilation_w = self.layer.window.dilation
         down, right = np.arange(kernel_h) * dilation_h * source.row, np.arange(kernel_w) * dilation_w * source.pixel

@@ -2,8 +2,9 @@
 
 An iteration of the parallel loop computes some hundred output pixels for a part of the output channels. It copies the
 input pixels that it needs to a *panel* (`panel`), in the layout that tile registers need. Then it loops over tiles of
-output blocks. For each, it multiplies the whole panel by their weights, stores the accumulators in memory that fits the
-L1 or L2 cache, and applies the same epilogue as other convolutions. So weights are loaded only once for each panel.
+output blocks. For each tile of output blocks, it multiplies the whole panel by the weights of these blocks, stores the
+accumulators in memory that fits the L1 or L2 cache, and applies the same epilogue as other convolutions. So weights are
+loaded only once for each panel.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class _Matrix:
 
     def _tiled(self, weights: Array) -> Array:
         """Returns the weights as `[block tiles, steps, blocks, lanes, depth]`. The last block tile overlaps the
-        previous one."""
+        previous one.
+        """
         lanes, deep = self.isa.lanes, self.scheme.blocks
         arranged = self.panel.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
@@ -182,7 +184,8 @@ class _Matrix:
 
     def _step(self, memory: Buffer, at: Expr, number: Expr) -> None:
         """Adds the products of one reduction step: `depth` bytes of each pixel of a group, by the weights of each
-        channel."""
+        channel.
+        """
         program, unit, scheme = self.program, self.unit, self.scheme
         (_, weights), activations = self._pixel_tiles, scheme.pixel_tiles * scheme.blocks
 

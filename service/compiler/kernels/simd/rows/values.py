@@ -67,7 +67,9 @@ class Vectors:
         return self.splat(bits("float32", value) if dtype == "float32" else value)
 
     def rounded(self, product: Expr) -> Expr:
-        """Ensures that a float32 product is rounded before a caller adds something to it, like `Lanes.rounded`."""
+        """Returns a float32 product that is rounded before a caller adds something to it. `Lanes.rounded` does the
+        same.
+        """
         return intrinsic(self.dtype("float32"), "llvm.arithmetic.fence", product)
 
     def cast(self, value: Expr, kind: str) -> Expr:
