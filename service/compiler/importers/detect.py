@@ -142,8 +142,8 @@ def _is_onnx(head: bytes) -> bool:
 
 
 def _number(head: bytes, position: int) -> tuple[int, int]:
-    """Returns a protobuf number and the position after it. If the bytes end first, the number consists of those that
-    are there.
+    """Returns a protobuf number and the position after it. If the bytes end before the number does, returns the number
+    that the existing bytes contain.
     """
     value = 0
     for index, byte in enumerate(head[position : position + 10]):

@@ -2,7 +2,7 @@
 
 Between their layers, transformers and modern convolution networks compute in float32 and round each step once. `Real`
 does the same with MLAS's formulas, in the order of its AVX-512 kernels. Softmax and the activations therefore equal
-those of ONNX Runtime bit for bit. Those of other frameworks differ by at most a few units in the last place.
+those of ONNX Runtime bit for bit. The results of other frameworks differ by at most a few units in the last place.
 
 `Wide` computes in float64 and rounds once. It is used for functions without a float32 definition here, and for sums
 along axes other than the last ones.
@@ -27,8 +27,8 @@ Emit = Callable[[relax.Expr, str], relax.Expr]
 class Real:
     """Float32 arithmetic within one operator.
 
-    The functions below take a `Real` and return a call that is not bound yet. It is the operator's result or a part of
-    it.
+    The functions below take a `Real` and return a call that is not bound yet. The call computes the operator's result
+    or a part of the result.
 
     Attributes:
         x: the operand, float32.
@@ -53,8 +53,8 @@ class Real:
         return relax.op.astype(self(make(*wide)), "float32")
 
     def total(self, x: relax.Expr, axes: Sequence[int], *, keepdims: bool = True) -> relax.Call:
-        """Returns the sum of float32 values along `axes`. If these are the last axes, it is added in lanes; otherwise
-        it is added in float64 and rounded.
+        """Returns the sum of float32 values along `axes`. If these are the last axes, the values are added in lanes;
+        otherwise they are added in float64 and the sum is rounded.
         """
         shape, axes = shape_of(x), sorted(axes)
         left = [1 if axis in axes else dim for axis, dim in enumerate(shape) if keepdims or axis not in axes]

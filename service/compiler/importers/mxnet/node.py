@@ -94,11 +94,11 @@ class Node:
         return np.float32(value.reshape(-1)[0])
 
     def range(self, index: int) -> tuple[np.float32, np.float32]:
-        """Returns the smallest and the largest real value of a range; they are the inputs `index` and `place + 1`."""
+        """Returns the smallest and the largest real value of a range, which are the inputs `index` and `index + 1`."""
         return self.checked_range(self.real(index), self.real(index + 1), self._name_of(index))
 
     def is_of_zeros(self, index: int) -> bool:
-        """Returns true if the range in the inputs `index` and `place + 1` is 0 to 0, as for a constant of zeros."""
+        """Returns true if the range in the inputs `index` and `index + 1` is 0 to 0, as for a constant of zeros."""
         return bool(self.real(index) == 0 and self.real(index + 1) == 0)
 
     def _name_of(self, index: int) -> str:

@@ -41,7 +41,7 @@ class SymbolNode:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The graph: its nodes, and those of their outputs that are the model's outputs."""
+    """The graph: its nodes, and references to the node outputs that the model returns."""
 
     nodes: tuple[SymbolNode, ...]
     heads: tuple[Entry, ...]
@@ -94,8 +94,8 @@ def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
 
 
 def _entry(entry: Any, known: int, what: str) -> Entry:
-    """Reads a reference to an output of one of the first `known` nodes. Its third number is a version, which inference
-    does not need.
+    """Reads a reference to an output of one of the first `known` nodes. The third number of a reference is a version,
+    which inference does not need.
     """
     if not isinstance(entry, list) or not 2 <= len(entry) <= 3 or not all(type(part) is int for part in entry):
         _malformed(f"has an invalid reference to a node's output in {what}")

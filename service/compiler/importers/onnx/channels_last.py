@@ -1,9 +1,9 @@
 """Finds the tensors that ONNX Runtime stores with channels last, although channels are the second axis in the file.
 
 ONNX Runtime's quantized convolutions need images in that layout (optimizer/nhwc_transformer.cc), so the optimizer puts
-each one between two transposes. The transposes then move through the operators between convolutions until they cancel
-(optimizer/transpose_optimization). Finally, no transpose is left between two convolutions. This affects sums of real
-values, because ONNX Runtime adds in memory order.
+each of these convolutions between two transposes. The transposes then move through the operators between convolutions
+until they cancel (optimizer/transpose_optimization). Finally, no transpose is left between two convolutions. This
+affects sums of real values, because ONNX Runtime adds in memory order.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class State:
         types: the types of tensors that contain stored values.
         loose: names of computed scalars that have the same number of axes as the tensor from which they are computed,
             each of length 1. Each of several samples can then have its own scalar.
-        evaluated: the elements of tensors that depend only on constants, by name; None for tensors that do not.
+        evaluated: the elements of tensors that depend only on constants, by name; None for tensors that depend on an
+            input of the model.
         channels_last: names of tensors whose channels ONNX Runtime stores last.
     """
 
@@ -299,7 +300,9 @@ class Node:
         return self.emit(relax.op.minimum(self.emit(relax.op.maximum(value, only), "above"), only), "only")
 
     def stored_bounds(self, plain: QuantizedType) -> tuple[Array, Array]:
-        """Returns the bounds of that activation as stored values: one pair for each scale."""
+        """Returns the bounds of the activation that was fused into the operator, as stored values: one pair for each
+        scale.
+        """
         low, high = (_stored(bound, plain) for bound in self.operator.clamp)
         return low, high
 

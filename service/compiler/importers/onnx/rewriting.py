@@ -124,7 +124,7 @@ def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
 
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
     """Returns the type of a conversion's stored values. It is the type of the zero point, or else of the operator that
-    computes them.
+    computes the stored values.
     """
     point = parameters(conversion)[1]
     if conversion.op_type == DEQUANTIZE:
@@ -172,9 +172,9 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
 
 
 def quantizes(graph: OnnxGraph, conversion: Operator, name: str) -> bool:
-    """Returns true if ONNX Runtime treats the QuantizeLinear `conversion` as following `name`. It does so if it follows
-    directly, or after activations that change no stored value because saturation to 8 bits has the same or narrower
-    bounds (`IsClipMadeRedundantByQ` in qdq_transformer/qdq_util.cc).
+    """Returns true if ONNX Runtime treats the QuantizeLinear `conversion` as following `name`. ONNX Runtime does so if
+    `conversion` follows directly, or after activations that change no stored value because saturation to 8 bits has the
+    same or narrower bounds (`IsClipMadeRedundantByQ` in qdq_transformer/qdq_util.cc).
     """
     source = conversion.inputs[0]
     while source != name:
@@ -204,8 +204,9 @@ def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Returns the same, but only if ONNX Runtime also finds the DequantizeLinear there. Otherwise ONNX Runtime computes
-    the operator that reads `name` in float32, whose result may round to another step than arithmetic on stored values.
+    """Returns the result of `stored_values`, but only if ONNX Runtime also finds the DequantizeLinear before the reader
+    of `name`. Otherwise ONNX Runtime computes the operator that reads `name` in float32, whose result may round to
+    another step than arithmetic on stored values.
     """
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.attributes.get(MOVED):
@@ -214,7 +215,7 @@ def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def weights_of(graph: OnnxGraph, name: str, axis: int) -> tuple[str, str, str] | None:
-    """Returns the same for constant weights. They may have several scales along one axis."""
+    """Returns the result of `stored_values` for constant weights, which may have several scales along one axis."""
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.inputs[0] not in graph.constants or conversion.attributes.get("block_size", 0):
         return None

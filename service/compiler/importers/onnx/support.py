@@ -12,7 +12,8 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
-# Operator type -> the remedy for an operator that cannot be compiled, if there is another one than leaving it out.
+# Operator type -> the remedy for an operator that cannot be compiled, if there is a remedy other than leaving the
+# operator out.
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,

@@ -45,8 +45,8 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], 
     """Returns `operator`, or an equivalent operator on stored values, followed by the conversions of its outputs.
 
     Args:
-        quantized: names of tensors that are quantized again. If an operator joins parts into such a tensor, its
-            quantized form is a different operator.
+        quantized: names of tensors that are quantized again. An operator that joins parts into such a tensor is
+            returned unchanged, because `vocabulary.fused` replaces the operator together with this quantization.
     """
     if operator.op_type in vocabulary.joins and operator.outputs[0] not in quantized:
         return _joined_stored(graph, operator, vocabulary)
@@ -72,7 +72,9 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], 
 
 
 def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """Returns the same for an operator that joins parts, if all parts have the same quantization."""
+    """Does the same as `_dequantized_later` for an operator that joins parts, if all parts have the same
+    quantization.
+    """
     conversions = [graph.made_by(name, vocabulary.dequantize) for name in operator.inputs]
     parts = [each for each in conversions if each is not None and vocabulary.per_tensor(graph, each)]
     if not parts or len(parts) != len(conversions) or not vocabulary.alike(graph, parts):

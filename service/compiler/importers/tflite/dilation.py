@@ -19,7 +19,7 @@ _PLAIN = {"stride_h": 1, "stride_w": 1, "dilation_h_factor": 1, "dilation_w_fact
 
 
 def join_dilated(model: Model) -> Model:
-    """Returns `model` with each such group of three operators replaced by one."""
+    """Returns `model` with the three operators of each dilated convolution replaced by one."""
     makers = {operator.outputs[0]: operator for operator in model.operators if len(operator.outputs) == 1}
     uses = Counter(index for operator in model.operators for index in operator.inputs)
     uses.update(model.outputs)

@@ -151,7 +151,7 @@ class State:
     Attributes:
         name: the variable's name, or "" if the tensor's name is used.
         tensor: the tensor at the start of a call.
-        result: the tensor at the end of a call. It is the same tensor if its operator changes it in place.
+        result: the tensor at the end of a call. It equals `tensor` if an operator changes the state in place.
         initial: the elements before the first call.
     """
 

@@ -109,8 +109,8 @@ def subgraph_convolution(node: Node) -> list[Value]:
 
 
 def _as_declared(node: Node, made: Tensor, stored: QuantizedType, declared: QuantizedType) -> Tensor:
-    """Some outputs are written as uint8 but declared as int8. Returns their bytes as the readers interpret them: values
-    from 128 on are negative.
+    """Returns an output as its readers interpret it. MXNet writes some outputs as uint8 but declares them as int8;
+    their values from 128 on are then read as negative ones.
     """
     if stored.storage == declared.storage or declared.storage != "int8":
         return made

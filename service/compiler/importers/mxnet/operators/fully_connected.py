@@ -84,7 +84,7 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
 
 
 def quantized_fully_connected(node: Node) -> list[Value]:
-    """`_contrib_quantized_fully_connected` (`MKLDNNQuantizedFullyConnectedForward`): int32 sums. Its bias is truncated
+    """`_contrib_quantized_fully_connected` (`MKLDNNQuantizedFullyConnectedForward`): int32 sums. The bias is truncated
     towards zero. (The bias of the subgraph form is rounded.)
     """
     return _int32_output(node, _layer(node, node.attributes, channelwise=False, to_integer=np.trunc))
@@ -131,7 +131,7 @@ def _layer(
     weight_range = node.range(operands + 2)
     steps = steps_per_unit("int8", *weight_range)
     # If all elements of a bias are zero, its range is 0 to 0 and its number of steps per unit is infinite. MXNet then
-    # multiplies its stored values by 0, so it is left out here.
+    # multiplies the bias's stored values by 0, so such a bias is left out here.
     has_steps = has_bias and not node.is_of_zeros(operands + 4)
     bias_range = node.range(operands + 4) if has_steps else None
     quantized = _rescaled(weights, bias, bias_range, steps, data_steps, to_integer)

@@ -51,8 +51,8 @@ def quantize(node: Node, weights: Array, bias: Array | None, data_steps: np.floa
 
     For several groups, that reorder reads the weights as `[G, O / G, …]`, and MXNet requests one scale along the first
     axis. So all filters of group g are scaled by the scale of filter g, although MXNet later interprets their sums by
-    the scale of each filter. (For depthwise convolutions, both are the same.) This function gives the same results as
-    MXNet.
+    the scale of each filter. (For depthwise convolutions, the two scales are the same.) This function gives the same
+    results as MXNet.
     """
     largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1)
     # The scale of a filter of zeros is undefined; with any scale, its sums are 0.

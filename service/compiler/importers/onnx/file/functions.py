@@ -17,7 +17,7 @@ from service.compiler.importers.onnx.model import shortened
 from service.core.errors import MalformedModel, Unsupported
 
 ONNX_DOMAINS = ("", "ai.onnx")
-_MOST_NODES = 50_000  # after inlining, because functions that call each other may grow without bound
+_MOST_NODES = 50_000  # the limit after inlining, because functions that call each other may grow without bound
 _DEEPEST = 64
 _SEPARATOR = "/"
 SCOPE = "scope"
@@ -34,7 +34,7 @@ class Scope:
         names: the function's tensor names -> the names in the graph of the call.
         prefix: the prefix that all other tensors of the function get.
         given: the call's attributes by name.
-        is_nested: true if the subgraph is inside another one. The other one then renames the tensors of both.
+        is_nested: true if the subgraph is inside another one. The enclosing subgraph then renames the tensors of both.
     """
 
     names: dict[str, str]
@@ -139,13 +139,14 @@ def _paired(given: Sequence[memoryview], names: Sequence[memoryview], label: str
         raise MalformedModel(f"a call of the model's function {label} has {len(given)} {what}, not {len(names)}")
     padded = [text(raw) for raw in given] + [""] * (len(names) - len(given))
     found = dict(zip((text(raw) for raw in names), padded, strict=True))
-    # If the call omits an output, it gets a local name, because nodes of the function may read it.
+    # If the call omits an output, the output gets a local name, because nodes of the function may read it.
     return found if what == "inputs" else {name: own for name, own in found.items() if own}
 
 
 def _bound(attributes: Sequence[Values], given: Mapping[str, Values]) -> Iterator[Values]:
     """Iterates over the attributes of a node, with references replaced by attributes of the call. If neither the call
-    nor the function has the referenced attribute, it is omitted, so that the operator uses its default.
+    nor the function has the referenced attribute, the node's attribute is omitted, so that the operator uses its
+    default.
     """
     for attribute in attributes:
         if "ref_attr_name" not in attribute:

@@ -42,7 +42,7 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
         case Seen():
             return True
         case Number(dtype):
-            # the last one counts, which is protobuf's rule
+            # the last value counts, which is protobuf's rule
             last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), position)
             assert isinstance(last, int)
             return float(np.uint32(last).view(np.float32)) if dtype == "float32" else signed(last)

@@ -1,8 +1,8 @@
 """Reads labels and preprocessing from an ONNX file's `metadata_props`. ONNX does not define its keys.
 
-Octet stores them as JSON (`core.models.metadata`) under a key of its own. `octet quantize` copies the metadata of a
-TFLite file there, so that clients can use the result like that file. They do not affect the arithmetic: a file with
-damaged metadata is compiled without it.
+Octet stores labels and preprocessing as JSON (`core.models.metadata`) under a key of its own. `octet quantize` copies
+the metadata of a TFLite file there, so that clients can use the ONNX file like the TFLite file. The metadata does not
+affect the arithmetic: a file with damaged metadata is compiled without it.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from service.core.errors import MalformedModel
 
 
 def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Returns `operators` sorted, so that each comes after those whose outputs it reads. If several could come next,
-    the one that is first in the file does, so that a sorted graph does not change.
+    """Returns `operators` sorted, so that each comes after those whose outputs it reads. Among operators that could
+    come next, the first one in the file is chosen, so that a graph that is already sorted does not change.
 
     Raises:
         MalformedModel: the operators form a cycle.

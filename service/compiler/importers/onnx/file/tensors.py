@@ -72,7 +72,7 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
     """Returns the dense tensor that a `SparseTensor` message describes (onnx/docs/IR.md, "Sparse tensors").
 
     Args:
-        size_bytes: the size of the file. A dense tensor may be at most a multiple of it.
+        size_bytes: the size of the file. The size of a dense tensor may be at most a multiple of this size.
 
     Raises:
         MalformedModel: the parts of the message do not fit together.

@@ -57,10 +57,10 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
     """Iterates over the fields of the message in `data`, in order.
 
     Args:
-        where: its position in the file, for error messages.
+        where: the message's position in the file, for error messages.
 
     Raises:
-        MalformedModel: they are not well formed.
+        MalformedModel: the fields are not well formed.
     """
     position = 0
     while position < len(data):

@@ -126,7 +126,7 @@ def visible_keys(node: Node, tokens: int, length: int, behind: int, left: int = 
 
 
 def causal(node: Node, tokens: int, length: int, behind: int, low: float = LOWEST) -> relax.Expr:
-    """Returns the addend that hides later keys. A query reads the first `behind` keys, and those after them up to its
-    own position.
+    """Returns the addend that hides later keys. A query reads the first `behind` keys, and the later keys up to its own
+    position.
     """
     return hidden(node, node.literal(visible_keys(node, tokens, length, behind)), low)

@@ -26,7 +26,7 @@ def qlinear_add(node: Node) -> relax.Var:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point (com.microsoft).
 
     The sum has three terms and depends on their order. MLAS adds the second operand first. But if the first operand is
-    repeated along the last axis that is longer than 1, MLAS adds that one first (`QLinearBroadcast` in
+    repeated along the last axis that is longer than 1, MLAS adds the first operand first (`QLinearBroadcast` in
     contrib_ops/cpu/quantization/qlinear_binary_op.cc). In that case, this rule swaps the operands.
     """
     return _binary(node, ops.add, swapped=_repeats(node.shape(0), node.shape(3)))
@@ -56,8 +56,8 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 
 
 def arithmetic(node: Node) -> Value:
-    """Converts Add, Sub, Mul and Div. Those of shapes are computed while importing; those of float32 and whole numbers
-    at run time.
+    """Converts Add, Sub, Mul and Div. Arithmetic on shapes is computed while importing. Arithmetic on float32 and whole
+    numbers is computed at run time.
     """
     kind, known = node.operator.op_type, [node.known_value(0), node.known_value(1)]
     if all(data is not None and data.dtype.kind in "iu" for data in known) and node.is_small(node.all_known() or ()):

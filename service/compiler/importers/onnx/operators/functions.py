@@ -9,7 +9,7 @@ from tvm import relax
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn import ops
 
-# operator set; earlier ones apply softmax to the given axis and all axes after it, as if they were one
+# earlier operator sets apply softmax to the given axis and all axes after it, as if these were a single axis
 _LAST_AXIS_SINCE = 13
 
 

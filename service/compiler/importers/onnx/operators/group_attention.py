@@ -26,9 +26,9 @@ class _Cache:
 
     Attributes:
         size: the number of keys and values that the call returns.
-        given: the number of keys and values that it receives.
-        before: int64 `[B, 1]`, the number of those that belong to each sample.
-        all_before: that number if it is known and the same for all samples; otherwise None.
+        given: the number of keys and values that the call receives.
+        before: int64 `[B, 1]`, how many of the received keys and values belong to each sample.
+        all_before: the number in `before` if it is known and the same for all samples; otherwise None.
         last: int64 `[B, 1]`, the position of each sample's last token.
     """
 

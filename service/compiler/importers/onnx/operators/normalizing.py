@@ -2,7 +2,8 @@
 (of at least 8 columns, or 16 without a mean), of channels, and by running statistics. The others, including
 SkipLayerNormalization, differ by at most a few units in the last place.
 
-Additional outputs (a mean, a deviation) cannot be compiled. A model in which an operator reads one is refused.
+Additional outputs (a mean, a deviation) cannot be compiled. A model in which an operator reads such an output is
+refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import PACKETS
 
-_PER_CHANNEL_SINCE = 21  # operator set; in earlier ones, GroupNormalization has one scale for each group
+_PER_CHANNEL_SINCE = 21  # in earlier operator sets, GroupNormalization has one scale for each group
 
 
 def layer_normalization(node: Node) -> Value:

@@ -59,10 +59,10 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 def average_pool(node: Node) -> relax.Var:
     """Returns the average of real values in ONNX Runtime's order, in float32.
 
-    MLAS adds the rows of each window, then its columns, and divides the sum (mlas/lib/pooling.cpp). It adds a window
-    that covers the whole image in strips. From operator set 19 on, and for images that can be stored in blocks, ONNX
-    Runtime adds the elements of each window one after the other (`AveragePoolV19` in core/providers/cpu/nn/pool.cc,
-    mlas/lib/snchwc.cpp).
+    MLAS adds the rows of each window, then its columns, and divides the sum (mlas/lib/pooling.cpp). MLAS adds a window
+    that covers the whole image strip by strip. From operator set 19 on, and for images that can be stored in blocks,
+    ONNX Runtime adds the elements of each window one after the other (`AveragePoolV19` in
+    core/providers/cpu/nn/pool.cc, mlas/lib/snchwc.cpp).
     """
     windows = _windows(node)
     if windows.dilation != (1, 1):

@@ -27,7 +27,7 @@ from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 
 Convert = Callable[[Node], Value]
 
-# operator set; earlier ones apply softmax to the given axis and all axes after it, as if they were one
+# earlier operator sets apply softmax to the given axis and all axes after it, as if these were a single axis
 _LAST_AXIS_SINCE = 13
 _EXACT_POWERS = (2.0, 3.0)  # exponents for which ONNX Runtime multiplies (core/providers/cpu/math/element_wise_ops.cc)
 

@@ -34,8 +34,9 @@ def resize(node: Node) -> Value:
     """Inputs: X, roi, scales, sizes. Up to operator set 10, the inputs are X and scales, the coordinates are
     asymmetric, and positions are rounded down.
 
-    For the nearest element, elements are copied. Interpolation of images is float32, as in ONNX Runtime. Interpolation
-    of other tensors is float64, one axis after the other. With `antialias`, it is float32 (`antialiasing`).
+    If the nearest element is selected, elements are copied. Interpolation of images is float32, as in ONNX Runtime.
+    Interpolation of other tensors is float64, one axis after the other. With `antialias`, it is float32
+    (`antialiasing`).
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")

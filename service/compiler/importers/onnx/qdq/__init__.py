@@ -1,4 +1,4 @@
 """Puts quantized operators in place of float ones between DequantizeLinear and QuantizeLinear.
 
-`operators` finds them, and `fusions` defines the result for each operator type.
+`operators` finds these float operators, and `fusions` defines the quantized operator for each operator type.
 """

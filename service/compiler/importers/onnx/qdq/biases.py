@@ -84,7 +84,7 @@ def rounded_bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str],
     if not name:
         return ""
     bias, scale, step = graph.known_value(name), graph.known_value(weights[1]), graph.scalar(activations[1])
-    assert bias is not None  # stored_bias has checked all three
+    assert bias is not None  # stored_bias has checked the bias and both scales
     assert scale is not None
     assert step is not None
     real = bias.astype(np.float32) * (np.float32(step) * scale.reshape(-1))

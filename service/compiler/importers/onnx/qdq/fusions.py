@@ -60,14 +60,14 @@ def _is_integer_product(graph: OnnxGraph, x: Operand, w: Operand, conversion: Op
 
 def _multiplies(graph: OnnxGraph, x: Operand, w: Operand) -> bool:
     """Returns true if ONNX Runtime multiplies the stored values of both operands and scales the sums. It does so for
-    int8 by int8, for uint8 by int8 and for uint8 by uint8 (the same selectors).
+    int8 by int8, for uint8 by int8 and for uint8 by uint8 (the selectors that `_is_integer_product` names).
     """
     return (_storage(graph, x), _storage(graph, w)) != ("int8", "uint8")
 
 
 def _storage(graph: OnnxGraph, operand: Operand) -> str:
     """Returns the type of an operand's stored values. It is the type of the zero point; or else of the constant, or of
-    the operator that computes them.
+    the operator that computes the stored values.
     """
     return stored_type(graph, operand[0], operand[2])
 

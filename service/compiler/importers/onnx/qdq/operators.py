@@ -1,5 +1,6 @@
-"""Turns ONNX's float operators between DequantizeLinear and QuantizeLinear into quantized ones (`importers.qdq`). If
-ONNX or com.microsoft has such an operator, it is used, and only where ONNX Runtime's own optimizer also uses it.
+"""Turns ONNX's float operators between DequantizeLinear and QuantizeLinear into quantized ones (`importers.qdq`). A
+quantized operator of ONNX or com.microsoft is used if there is one, but only in places where ONNX Runtime's own
+optimizer also uses it.
 """
 
 from __future__ import annotations

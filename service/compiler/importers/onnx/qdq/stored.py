@@ -1,9 +1,10 @@
 """Convolutions of stored values that ONNX Runtime computes in float32. Here they are sums of integers that are scaled,
 with a real bias.
 
-ONNX Runtime computes them on dequantized values; only the rounding of its sums differs. They occur if the result or the
-bias is real. They also occur around depthwise convolutions, because NNCF and OpenVINO quantize their input by channel.
-Each channel is summed separately, so its scale can be multiplied into the scale of its filters.
+ONNX Runtime computes these convolutions on dequantized values; only the rounding of its sums differs from Octet's. Such
+convolutions occur if the result or the bias is real. They also occur around depthwise convolutions, because NNCF and
+OpenVINO quantize the input of a depthwise convolution by channel. Each channel is summed separately, so its scale can
+be multiplied into the scale of its filters.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
 
 
 def _pads_zeros(graph: OnnxGraph, padding: Operator) -> bool:
-    """Returns true if a Pad pads with zeros. They are stored as the zero point."""
+    """Returns true if a Pad pads with zeros, which are stored as the zero point."""
     inputs, mode = padding.inputs, padding.attributes.get("mode", "constant")
     if mode not in ("constant", b"constant") or len(inputs) < 2 or len(inputs) > 3:
         return False

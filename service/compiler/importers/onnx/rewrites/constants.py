@@ -32,8 +32,8 @@ def fold_constants(model: Model) -> Model:
     """Returns `model` with each operator that computes stored values from constants replaced by a constant.
 
     Three things change. An Identity or a Dropout is removed; its readers then read its operand. A QuantizeLinear of
-    constants becomes a constant, and so does everything that only its operand needs. If an operator moves the elements
-    of dequantized constants, it moves the stored elements instead.
+    constants becomes a constant, and operators that only its operand needs are removed. If an operator moves the
+    elements of dequantized constants, it moves the stored elements instead.
 
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.

@@ -58,8 +58,8 @@ def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
 
 def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Returns the attribute `pads` of an operator after the sizes of a Pad were added. Returns None if ONNX Runtime
-    does not merge the two. Also returns None if it cannot create a session of the result, because a window of a MaxPool
-    would contain nothing but padding.
+    does not merge the two. Also returns None if ONNX Runtime cannot create a session of the merged model, because a
+    window of a MaxPool would contain nothing but padding.
     """
     own = operator.attributes.get("pads", (0,) * len(sizes))
     if operator.attributes.get("auto_pad", "NOTSET") != "NOTSET" or any(operator.outputs[1:]):

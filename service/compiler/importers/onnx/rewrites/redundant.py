@@ -34,8 +34,8 @@ def drop_redundant_activations(model: Model) -> Model:
     a later rule swaps them with the conversion.
 
     The Add of a bias to a MatMul can be such an operator: for more than two dimensions the optimizer makes a Gemm of
-    the two and a Reshape after it. The ranks are not known yet. For matrices, the activation that stays changes no
-    value.
+    the two and a Reshape after it. The ranks are not known yet, so an activation after such an Add stays for matrices
+    too, where it changes no value.
 
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.

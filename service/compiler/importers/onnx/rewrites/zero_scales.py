@@ -16,7 +16,8 @@ from service.compiler.importers.onnx.rewriting import DEQUANTIZE
 from service.compiler.importers.qdq import Operator
 from service.core.models.arrays import Array
 
-# Operators that multiply by weights: the input indices of weights, scales and zero points, and that of the bias.
+# Operators that multiply by weights: the input indices of weights, scales and zero points, and the input index of the
+# bias.
 _WEIGHTS = (3, 4, 5)
 _BIASES = {"QLinearConv": 8, "QLinearMatMul": None, "com.microsoft.QGemm": 6}
 

@@ -1,4 +1,5 @@
-"""Reads labels and preprocessing from the metadata of a TFLite file. They are meant for programs that call the model.
+"""Reads labels and preprocessing from the metadata of a TFLite file. Labels and preprocessing are meant for programs
+that call the model.
 
 Metadata is a separate FlatBuffer in one of the model's buffers. The files to which it refers are in a zip archive after
 the model. Neither affects the arithmetic, and LiteRT does not read them. So if the metadata is damaged, the model is

@@ -135,7 +135,7 @@ def _options(operator: Any) -> dict[str, OptionValue] | None:
     read options of their type.
     """
     name = schema.OPTIONS.get(operator.BuiltinOptionsType())
-    if name is None:  # the verifier has not checked them either
+    if name is None:  # the verifier has not checked options of this type either
         return None
     union = operator.BuiltinOptions()
     if union is None:

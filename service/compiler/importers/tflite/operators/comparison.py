@@ -11,8 +11,8 @@ from service.compiler.qnn import ops
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
-    """Returns the converter of a comparison: to a relation of `ops.elementwise.RELATIONS` for quantized operands, or to
-    Relax's relation of the same name.
+    """Returns the converter of a comparison: to a relation of `ops.elementwise.RELATIONS` for quantized operands, and
+    to Relax's relation of the same name for other operands.
     """
     plain = getattr(relax.op, relation)
 

@@ -39,7 +39,7 @@ def floor_div(node: Node) -> relax.Expr:
 
 
 def _floored_within(node: Node, wide: Operands, *, saturating: int, most: float) -> relax.Expr:
-    """Returns `_floored`. The first `saturating` elements are limited to `most`."""
+    """Returns the result of `_floored`, with the first `saturating` elements limited to `most`."""
     shape = node.input(0).shape
     node.reserve(math.prod(shape) * np.dtype(np.float64).itemsize)
     limits = np.where(np.arange(math.prod(shape)) < saturating, most, np.inf).reshape(shape)
@@ -65,8 +65,8 @@ def floor_mod(node: Node) -> relax.Expr:
 
 
 def _wide(node: Node) -> Operands:
-    """Returns both operands in float64. It represents every int32 exactly, and every quotient of two precisely enough
-    to round it correctly.
+    """Returns both operands in float64. float64 represents every int32 exactly, and every quotient of two int32 numbers
+    precisely enough to round the quotient correctly.
     """
     dividend, divisor = (
         node.emit(relax.op.astype(x, "float64"), f"wide_{index}") for index, x in enumerate(node.exprs())

@@ -37,7 +37,7 @@ def sub(node: Node) -> relax.Expr:
 
 def mul(node: Node) -> relax.Expr:
     """Converts MUL. For a product of a tensor with itself, XNNPACK uses a function of one operand, which rounds
-    differently.
+    differently from its product of two tensors.
     """
     if node.operator.inputs[0] == node.operator.inputs[1] and node.is_quantized and delegate.takes(node):
         return node.emit(ops.unary("square", node.expr(0), node.in_type(0), node.out_type(node.activation())))

@@ -227,9 +227,10 @@ _FEATURE, _TIME, _UNIT_BIAS, _PAST = 1, 2, 3, 4
 
 
 def svdf(node: Node) -> relax.Expr:
-    """Converts SVDF, `[N, K]` -> `[N, U]`: each filter's feature of the input is appended to its past features, `[N, F
-    * M]` int16, a variable; their weighted sums over time are added over the filters of a unit (`EvalIntegerSVDF` in
-    reference/svdf.h). The activation must be RELU, for which the kernel only saturates (tflite/kernels/svdf.cc).
+    """Converts SVDF, `[N, K]` -> `[N, U]`. A variable, `[N, F * M]` int16, contains the past features of each filter.
+    The filter's feature of the input is appended to them. The weighted sums of the features over time are added over
+    the filters of a unit (`EvalIntegerSVDF` in reference/svdf.h). The activation must be RELU, for which the kernel
+    only saturates (tflite/kernels/svdf.cc).
     """
     if node.activation() != "RELU":
         node.unsupported(f"has the fused activation {node.activation()}; its kernel requires RELU")

@@ -3,8 +3,7 @@
 A fused operator has the prefix `octet::` instead of `aten::` (`operators.fused`), and the arguments of the float
 operator. Its operands are the stored values, with their types; constant weights keep their own types. Its result is
 stored too, if it is quantized next and nothing else reads it. Convolutions and linear layers are fused even if no
-quantization
-follows: their products are integers, and only their sums become real values.
+quantization follows: their products are integers, and only their sums become real values.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
 
 
 def _told_apart(call: Call) -> Call:
-    """Distinguishes two types of padding. Padding with zeros, which are stored exactly, or with elements moves elements
-    and is `aten::pad`. Padding with another number is `aten::constant_pad_nd`.
+    """Distinguishes two types of padding. `aten::pad` is padding that only moves elements: with zeros, which are stored
+    exactly, or with elements of the operand. Padding with another number becomes `aten::constant_pad_nd`.
     """
     if call.op_type == "aten::pad" and _given(call, 2, "mode", "constant") == "constant":
         value = _given(call, 3, "value", 0)

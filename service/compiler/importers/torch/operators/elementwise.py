@@ -126,8 +126,8 @@ def bounded(node: Node, quantized: QuantizedType, low: float, high: float) -> Qu
 
 
 def _quantized(real: float, quantized: QuantizedType) -> int:
-    """Returns `quantize_val` (AffineQuantizerBase.cpp) before it saturates. It multiplies by the float32 reciprocal and
-    rounds halves to even.
+    """Returns the result of `quantize_val` (AffineQuantizerBase.cpp) before saturation. `quantize_val` multiplies by
+    the float32 reciprocal and rounds halves to even.
     """
     with np.errstate(over="ignore"):
         ratio = np.float32(real) * (np.float32(1) / np.float32(quantized.scale))
