@@ -95,7 +95,9 @@ def bits_of(storage: str) -> int:
 
 
 def _computed_by(main: relax.Function, tables: Collection[str]) -> set[relax.Var]:
-    """Returns the results that tables replace: those named in `tables`, and results that only these use."""
+    """Returns the results that tables replace: those named in `tables`, and results that only the replaced results
+    use.
+    """
     if not tables:
         return set()
     found: set[relax.Var] = set()

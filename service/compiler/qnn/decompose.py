@@ -3,8 +3,8 @@
 
 Requires: a model of `qnn.*` operators.
 Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. Accumulators are
-    requantized before the phases are interleaved. This copies a quarter of the bytes, and one kernel may compute the
-    convolution and the requantization.
+    requantized before the phases are interleaved. The interleaving then copies a quarter of the bytes that accumulators
+    would have, and one kernel may compute the convolution and the requantization.
 """
 
 from __future__ import annotations

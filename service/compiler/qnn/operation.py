@@ -37,8 +37,8 @@ class Operation:
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Returns the result of `make()`. It is called once, and its result is cached under `name`. Formulas use this
-        for values that they derive from constants.
+        """Returns the result of `make()`. `make` is called once, and the result is cached under `name`. Formulas use
+        this for values that they derive from constants.
         """
         if name not in self._made:
             self._made[name] = make()

@@ -277,8 +277,8 @@ def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Mov
 def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """Reshapes groups of axes into other groups. The axes of each group are brought together.
 
-    The groups stay in memory order. If that needs a permutation and the last group stays last, they take their declared
-    order instead.
+    The groups stay in memory order. If that needs a permutation and the last group stays last, the groups are brought
+    to their declared order instead.
     """
     x, before, after = operands[0], operands[0].shape, graph.shape_of(call)
     if 0 in before:

@@ -66,8 +66,8 @@ class QuantizedType:
     Attributes:
         storage: the type of the stored integers.
         scales: positive and finite; one, or one for each index of `axis`, or one for each block, the last dimension
-            fastest. A type of at most 16 bits of storage represents values of its expressed type; an accumulator's
-            represents exact products of two of them (48 bits fit a float).
+            fastest. For at most 16 bits of storage, scales are numbers of the expressed type. For accumulators, they
+            are exact products of two such scales (48 bits, which a Python float can represent).
         zero_points: one for each scale, or a single one, which is repeated; within the storage range. (MLIR allows
             values outside of it. No framework uses them, and kernels rely on the range.)
         axis: the quantized dimension.
@@ -244,7 +244,7 @@ def accumulator_type(
 ) -> QuantizedType:
     """Returns the type of sums of products: scale s_x * s_w (exact in a Python float), zero point 0.
 
-    If the weights are per-axis, it is per-axis along `axis` of the output.
+    If the weights are per-axis, the accumulator type is per-axis along `axis` of the output.
     """
     scales = tuple(input_type.scale * scale for scale in weight_type.scales)
     return QuantizedType(dtype, scales, axis=None if weight_type.axis is None else axis)

@@ -2,7 +2,7 @@
 
 Requires: the first dimension of every input is 1. It counts samples.
 Ensures: that dimension becomes the batch size, in every output too, and the result of one sample does not depend on
-    another sample. The oracle computes one sample at a time, so verification checks this too.
+    another sample. The oracle computes one sample at a time, so verification also checks that samples are independent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One rule per operator: how the operator computes several samples at once.
 
 If the operator does not work along the axis that contains the samples, one call computes all of them in the same way as
-one sample. If it does, that axis is split first, so that the samples have an axis of their own.
+one sample. If the operator works along that axis, the axis is split first, so that the samples have an axis of their
+own.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _reduce(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
-    """Returns `call` as a reduction along `axes`; they stay in the result with a length of 1."""
+    """Returns `call` as a reduction along `axes`; these axes stay in the result with a length of 1."""
     if ops.name_of(call) is None:
         return getattr(relax.op, name_of(call))(x, axis=axes, keepdims=True)
     keeps = {"keepdims": True} if "keepdims" in dict(call.attrs.items()) else {}
@@ -140,7 +141,7 @@ def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
 
 
 def _along(axis_of: Callable[[relax.Call, int], int]) -> Rule:
-    """Returns the rule of an operator that works along one axis and treats the others independently."""
+    """Returns the rule of an operator that works along one axis and treats the other axes independently."""
 
     def rule(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
         x = _samples(b, call)

@@ -55,8 +55,8 @@ def apart(shape: Sequence[int], axis: int, batch: int) -> Shape:
 def located(shape: Sequence[int], before: int) -> tuple[int, int] | None:
     """Returns the `Samples.axis` and `Samples.outer` of samples with `before` parts before them in memory.
 
-    If an axis of length 1 begins after `before` elements, it is that axis. Otherwise it is the axis that begins there,
-    or the axis that is divided evenly there. Returns None if neither exists.
+    The axis is the first of these that exists: an axis of length 1 that begins after `before` elements, another axis
+    that begins there, an axis that is divided evenly there. Returns None if none exists.
     """
     count = 1
     for axis, extent in enumerate(shape):

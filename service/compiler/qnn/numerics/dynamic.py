@@ -162,12 +162,12 @@ class ScaleByParameters(ABC):
         """Returns the real values of sums, for the channels that fill whole vectors."""
 
     def express_rest(self, operation: Operation, sums: Scalar, *operands: Scalar) -> Scalar:
-        """Returns the same for the other channels."""
+        """Returns the real values of sums, for the channels that do not fill a whole vector."""
         return self.express(operation, sums, *operands)
 
     def whole_vectors(self, operation: Operation) -> int:
-        """Returns the number of channels that fill whole vectors, if the runtime scales the others in another order;
-        otherwise returns the number of all channels.
+        """Returns the number of channels that fill whole vectors, if the runtime multiplies the remaining channels by
+        the two scales in a different order; otherwise returns the number of all channels.
         """
         return int(operation.call.ty.shape[-1])
 

@@ -31,11 +31,15 @@ class Formula(Protocol):
 
     @property
     def evaluate(self) -> Callable[..., Array]:
-        """Computes (operation, *operands). Takes the operands' stored values and returns the result's stored values."""
+        """Computes the operation; the arguments are (operation, *operands). Takes the operands' stored values and
+        returns the result's stored values.
+        """
 
     @property
     def lower(self) -> Callable[..., relax.Expr]:
-        """Emits (operation, builder, *operands): Relax without QNN operators that computes the same."""
+        """Emits Relax without QNN operators that computes the same as `evaluate`; the arguments are (operation,
+        builder, *operands).
+        """
 
 
 def all_values(kind: QuantizedType) -> Array:

@@ -85,7 +85,8 @@ def _row_of(operation: Operation) -> str:
 
 
 # Formulas that are the same in all modes. Either nothing is rounded, or all runtimes round in the same way. Functions
-# and sums of real values are defined here; every runtime's results are within a few units in the last place of them.
+# and sums of real values are defined here; the results of every runtime differ from them by at most a few units in the
+# last place.
 EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
     "conv2d_transpose": Conv2dTranspose(),

@@ -188,7 +188,9 @@ def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:
 
 
 def _rounded(total: Array, out_type: QuantizedType) -> Array:
-    """Rounds a float32 sum that is represented in float64. Its precision is enough to equal a fused multiply-add."""
+    """Rounds a float32 sum that is represented in float64. float64 is precise enough for the result to equal that of a
+    fused multiply-add.
+    """
     low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
     return store(
         round_even(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type

@@ -205,8 +205,8 @@ class CountedMean(FloatMean):
 
 
 class FloatSum(FloatMean):
-    """XNNPACK: as its mean, with a count of one (xnn_define_static_reduce). LiteRT's own optimized kernel computes the
-    same result.
+    """XNNPACK: the formula of its mean (`CountedMean`), with a count of one (xnn_define_static_reduce). LiteRT's own
+    optimized kernel computes the same result.
     """
 
     summary = "round_even(float(sum) * float(s_in / s) + (z - float(count * z_in) * float(s_in / s)))"

@@ -35,9 +35,10 @@ def dynamic_parameter(
 
     Args:
         parameter: `SCALE`, `ZERO_POINT` or `FACTOR`.
-        shared: axes along which some runtimes use one range for all rows. They repeat the parameter along these axes.
-        symmetric: true if the zero point is 0. Only runtimes whose models decide this use it.
-        reduced: true if only half of the stored values are used. Only runtimes that support this use it.
+        shared: axes along which some runtimes use one range for all rows. These runtimes repeat the parameter along
+            these axes.
+        symmetric: true if the zero point is 0. It has an effect only for runtimes in which the model decides this.
+        reduced: true if only half of the stored values are used. It has an effect only for runtimes that support this.
         kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
     """
     attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}

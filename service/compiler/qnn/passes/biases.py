@@ -55,8 +55,8 @@ def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[st
 
 
 def _row(expr: relax.Expr, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
-    """Returns a constant that has one value for each index of the last axis of `shape`, and does not vary along
-    others.
+    """Returns a constant that has one value for each index of the last axis of `shape`, and does not vary along the
+    other axes.
     """
     value = value_of(expr)
     if value is None or value.ndim == 0 or value.ndim > len(shape) or value.shape[-1:] != shape[-1:]:

@@ -3,7 +3,7 @@ before their readers.
 
 Attention scales its queries and keys after the reshape that splits the heads. If one dense layer computes queries, keys
 and values, its result is sliced between two reshapes. Kernels work on tokens `[N, T, C]`. A look-up before the heads
-are split needs no other layout, and a slice of the channels then consists of whole blocks.
+are split needs no layout change, and a slice of the channels then consists of whole blocks.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before the tensor is reshaped. A

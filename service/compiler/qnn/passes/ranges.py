@@ -1,6 +1,7 @@
-"""Share ranges: the model computes a range for each row. If the mode uses one range for several rows, computes it once.
+"""Share ranges: if the mode uses one range for several rows, computes this range only once, although the model computes
+a range for each row.
 
-Otherwise every parameter of the quantization (`qnn.dynamic_parameter`) would compute it again.
+Without this pass, every parameter of the quantization (`qnn.dynamic_parameter`) would compute the shared range again.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs. A parameter depends only on its range.

@@ -144,7 +144,9 @@ def _operands(value: relax.Expr) -> list[relax.Expr]:
 
 
 def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Strides:
-    """Returns the distances between those pixels of an operand that are read for results at the distances `own`."""
+    """Returns the distances between the pixels of an operand that are read if results are computed at the distances
+    `own`.
+    """
     if operation is None or len(graph.shape_of(operation.call)) != 4:
         return _ALL
     if operation.name in _WINDOWS:

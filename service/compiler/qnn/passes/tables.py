@@ -152,8 +152,8 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
 
 
 def _one_value(arg: Any) -> Any:
-    """Returns a constant whose elements are all equal as a single element, None for other constants, and any other
-    `arg` itself.
+    """If `arg` is a constant whose elements are all equal, returns a single element; for other constants, returns None.
+    Returns any other `arg` unchanged.
     """
     value = value_of(arg) if isinstance(arg, relax.Expr) else None
     if value is None:

@@ -322,8 +322,8 @@ def _doubling_high_mul(a: Array, b: int) -> Array:
 
 
 def _divide_int16_by_pot(x: Array, exponent: int) -> Array:
-    """gemmlowp's RoundingDivideByPOT of int16 values. Its mask has 16 bits. For exponents of 16 and more, all of them
-    are set: a non-negative value is then rounded up to 1, and a negative one down to -1.
+    """gemmlowp's RoundingDivideByPOT of int16 values. Its mask has 16 bits. For exponents of 16 and more, all bits of
+    the mask are set: a non-negative value is then rounded up to 1, and a negative one down to -1.
     """
     if exponent < _INT16_BITS:
         return rounding_divide_by_pot(x, exponent)

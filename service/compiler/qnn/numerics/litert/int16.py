@@ -2,7 +2,7 @@
 
 No delegate computes these operators, so LiteRT runs the same kernels in both modes. There are three exceptions:
 `Quantize`, dense layers without a bias, and the logistic function and tanh for scales that are certain powers of two.
-The delegate's mode refuses the last.
+The delegate's mode refuses the logistic function and tanh for such scales.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Concatenate:
 class Add:
     """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the fused multiply-adds that its compiler generated.
 
-    If one operand is repeated along the last axis, MLAS takes that one as the second, and importers do so too. A sum
-    beyond 32 bits becomes the smallest value, as x86 converts it (CVTPS2DQ).
+    If one operand is repeated along the last axis, MLAS takes that operand as the second one, and importers do so too.
+    A sum beyond 32 bits becomes the smallest value, as x86 converts it (CVTPS2DQ).
     """
 
     summary = (

@@ -40,13 +40,13 @@ Readers = Mapping[relax.Var, list[_Reader]]
 def weight_only_products(module: tvm.IRModule, _mode: Mode) -> int:
     """Returns the number of products of `module` that ONNX Runtime's optimizer replaces by MatMulNBits.
 
-    It replaces a MatMul or Gemm of real activations if two conditions hold. First, neither a QuantizeLinear follows nor
-    a Relu or Clip with one reader. Second, a DequantizeLinear computes the weights for this product alone, from a
-    constant matrix, with one scale, one for each column, or one for each block of at least 16 rows
+    The optimizer replaces a MatMul or Gemm of real activations if two conditions hold. First, neither a QuantizeLinear
+    follows nor a Relu or Clip with one reader. Second, a DequantizeLinear computes the weights for this product alone,
+    from a constant matrix, with one scale, one for each column, or one for each block of at least 16 rows
     (`DQMatMulNodeGroupSelector` in optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc, ONNX Runtime 1.31). A
-    few products that it leaves alone are counted as well, because the module does not show the difference: an axis of
-    -1, one scale that is not a scalar, weights that the file transposes, a Gemm with a factor, and products of more
-    than two dimensions whose QuantizeLinear follows the Add of a bias.
+    few products that the optimizer leaves alone are counted as well, because the module does not show the difference:
+    an axis of -1, one scale that is not a scalar, weights that the file transposes, a Gemm with a factor, and products
+    of more than two dimensions whose QuantizeLinear follows the Add of a bias.
     """
     main = graph.main_of(module)
     readers = _readers(main)

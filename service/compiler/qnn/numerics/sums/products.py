@@ -19,7 +19,7 @@ class MatMul:
     summary = "sum((a - za) * (b - zb)), exact"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        """Computes in float64. It represents every sum of fewer than 2**37 products of 8-bit values exactly."""
+        """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values exactly."""
         lhs, rhs = (
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
@@ -28,8 +28,8 @@ class MatMul:
         return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. They
-        are exact: the sum of that many products fits the significand of the floating-point type.
+        """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. The
+        results are exact: the floating-point type is chosen so that a sum of all products fits its significand.
         """
         lhs_type, rhs_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type"))
         depth = int(a.ty.shape[-1])

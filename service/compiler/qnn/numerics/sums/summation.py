@@ -252,7 +252,7 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
     extents = [int(dim) for dim in x.ty.shape]
 
     def start(index: Sequence[Any]) -> Any:
-        """Does the same as `_start`."""
+        """Does the same as `_start`, in tensor IR."""
         row: Any = tirx.const(0, "int32")
         for axis in kept:
             row = row * extents[axis] + index[axis]

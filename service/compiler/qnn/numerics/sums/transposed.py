@@ -5,9 +5,9 @@ q * s + r, only the kernel rows m * s + r contribute: sum(x[q - m] * w[m * s + r
 stride 1 by every s-th kernel row, in reverse order. The same holds for columns. All s_h * s_w phases r read the same
 window of the input, so they are the filters of one convolution, whose channels are then moved to rows and columns.
 
-The sums are sums of the same integers. If the window reaches beyond the image, it reads padding, stored as the input's
-zero point. If a phase has fewer kernel rows or columns than another, the weights' zero point fills the rest. Both are
-zero after their zero point is subtracted, and add nothing.
+The sums contain the same integers as those of the transposed convolution. If the window reaches beyond the image, it
+reads padding, stored as the input's zero point. If a phase has fewer kernel rows or columns than another, the weights'
+zero point fills the rest. Both are zero after their zero point is subtracted, and add nothing.
 """
 
 from __future__ import annotations

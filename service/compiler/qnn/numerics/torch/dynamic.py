@@ -93,8 +93,8 @@ class Parameter(dynamic.Parameter):
 
 
 class QuantizeByParameters(dynamic.QuantizeByParameters):
-    """The formula of `qnn.dynamic_quantize` (QuantizeAvx2 in fbgemm/src/QuantUtilsAvx2.cc; its remainder is computed
-    alike).
+    """The formula of `qnn.dynamic_quantize` (QuantizeAvx2 in fbgemm/src/QuantUtilsAvx2.cc; elements after the last
+    whole vector are computed in the same way).
     """
 
     summary = "round_even(fma(x, 1 / s, z))"
