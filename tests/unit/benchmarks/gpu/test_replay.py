@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(numbers: Sequence[int], message: str = "") -> list[dict[str, Any]]:
+def make_lines(numbers: Sequence[int], message: str = "") -> list[dict[str, Any]]:
     return [line for number in numbers for line in ({"begun": number}, {"number": number, "said": message})]
 
 
@@ -43,8 +43,8 @@ def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list
             ended = fails_at(number, numbers)
             if ended is not None:
                 status, lines, words = ended
-                return status, [*made(numbers[:index]), {"begun": number}, *lines], words
-        return 0, made(numbers), ""
+                return status, [*make_lines(numbers[:index]), {"begun": number}, *lines], words
+        return 0, make_lines(numbers), ""
 
     return run
 

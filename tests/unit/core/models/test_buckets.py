@@ -35,7 +35,7 @@ def test_dimensions_that_differ_are_dynamic() -> None:
     assert model().largest == bucket(8)
 
 
-@pytest.mark.parametrize(("length", "place"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
+@pytest.mark.parametrize(("length", "index"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
 def test_the_smallest_sufficient_bucket_is_used(length: int, index: int) -> None:
     found = fit_inputs(model(), request(length))
     assert (found.bucket, found.length) == (index, None if length in SIZES else length)

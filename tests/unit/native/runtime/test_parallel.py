@@ -34,7 +34,7 @@ CORES = [min(core) for core in usable_cores()]
 SHARED = [CORES[0], CORES[-1]]  # the same processor twice if there is only one
 
 
-@given(iterations=st.integers(0, 100), tasks=st.integers(0, 120), cores=st.integers(1, 7), asked=st.integers(0, 8))
+@given(iterations=st.integers(0, 100), tasks=st.integers(0, 120), cores=st.integers(1, 7), count=st.integers(0, 8))
 def test_each_iteration_is_computed_once(
     threads: RuntimeThreads, iterations: int, tasks: int, cores: int, count: int
 ) -> None:
