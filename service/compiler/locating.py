@@ -45,7 +45,7 @@ def located(op: str, tensor: str) -> Iterator[None]:
 def declining() -> Iterator[None]:
     """If a formula or a type raises an error in the block, converts it to `Declined`.
 
-    Another implementation may support the operator. If none does, the last one raises the error.
+    Another implementation may support the operator. If no implementation does, the last one raises the error.
     """
     try:
         yield

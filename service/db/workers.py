@@ -51,7 +51,7 @@ class WorkerStore:
                 notify(connection)
 
     def remove(self, id: str) -> None:
-        """Deletes a worker that has ended. A failed call is not repeated, because workers without heartbeats are
+        """Deletes a worker that has ended. A failed call is not repeated, because a worker without heartbeats is
         ignored anyway.
         """
         with self._database.write() as connection:

@@ -82,8 +82,8 @@ class Calibration:
 
     In the first round, all ranges are those of the float model. In each further round, they are those of the model that
     is quantized with the ranges of the previous round. So after n rounds, the first n tensors have the ranges that they
-    would get if tensors were calibrated one by one, each after all tensors before it were quantized. Those of the other
-    tensors are close to that.
+    would get if tensors were calibrated one by one, each after all tensors before it were quantized. The ranges of the
+    other tensors are close to the ones that they would get.
     """
 
     def __init__(self, model: bytes, session: CalibrationSession, data: Data, options: Options) -> None:

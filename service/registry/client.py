@@ -47,9 +47,9 @@ class Registry:
     """One repository of a registry; a context manager.
 
     All methods may raise:
-        RegistryFailed: it does not respond, or not as a registry does.
-        Unauthorized, Forbidden: it rejects this user, or denies this user the operation.
-        InvalidInput: it responds or redirects in plain HTTP, and the settings do not allow that.
+        RegistryFailed: the registry does not respond, or its response is not one of a registry. Unauthorized,
+        Forbidden: the registry rejects this user, or denies this user the operation.
+        InvalidInput: the registry responds or redirects in plain HTTP, and the settings do not allow that.
 
     Attributes:
         reference: the repository, and the tag or digest to pull or push.
@@ -126,7 +126,7 @@ class Registry:
 
         Raises:
             NotFound: the registry does not have it.
-            DigestMismatch, InvalidInput: it has other bytes, or more.
+            DigestMismatch, InvalidInput: the registry sent bytes with another digest, or more bytes than the blob has.
         """
         if blobs.exists(blob.digest):
             return

@@ -93,7 +93,7 @@ def _from_helper(helper: str, name: str) -> Credentials | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InvalidInput(f"{program} cannot be run: {error}") from error
-    if process.returncode != 0:  # it has none, and says so on its standard output
+    if process.returncode != 0:  # the helper has no credentials, and reports this on its standard output
         return None
     output = json.loads(process.stdout[:_MOST_BYTES])
     user, secret = str(output["Username"]), str(output["Secret"])

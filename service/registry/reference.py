@@ -49,7 +49,7 @@ class Reference:
 
     @property
     def model(self) -> str:
-        """The name of a model that is served from it: the repository's last part."""
+        """The name of a model that is served from this reference: the repository's last part."""
         return self.repository.rpartition("/")[2]
 
     @property

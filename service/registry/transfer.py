@@ -31,7 +31,7 @@ def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], sign
         The digest that the tag refers to.
 
     Raises:
-        NotFound, CorruptBlob: some of it is gone or damaged.
+        NotFound, CorruptBlob: a part of an artifact is missing or damaged.
         OctetError: see `Registry`.
     """
     reference = registry.reference
@@ -105,9 +105,9 @@ def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose 
 
     Raises:
         NotFound: the tag does not exist, or has nothing for the chosen target.
-        InvalidInput: it is not an artifact of Octet, or it is damaged.
-        TooLarge: there is more than `most_bytes` of it.
-        Unsupported: it was made by an incompatible release.
+        InvalidInput: the content is not an artifact of Octet, or is damaged.
+        TooLarge: the content has more than `most_bytes`.
+        Unsupported: an incompatible release created the artifact.
         OctetError: see `Registry`.
     """
     pulling = _Pulling(registry, layout, most_bytes)
@@ -153,7 +153,8 @@ class _Pulling:
         reports = [each for each in self.registry.referrers(digest) if each.artifact_type in TRAVELING]
         for entry in reports[:_MOST_REPORTS]:
             report = Manifest.from_bytes(self.registry.manifest(entry.digest)[1])
-            # reports by other tools would be stored with other bytes: leave them out
+            # the store would write a report by another tool with bytes that differ from the original, so such reports
+            # are left out
             is_canonical = digest_of(report.to_bytes()) == entry.digest
             if is_canonical and report.subject is not None and report.subject.digest == digest:
                 self._fetch_blobs(report)

@@ -24,8 +24,8 @@ class Evidence:
     Attributes:
         provenance: the stated origin; None without a statement. Without `key`, anyone could have written it.
         key: the trusted key that signed it, if one did.
-        claimed: ids of the keys that are said to have signed it.
-        problem: why it is not trusted; empty if it is.
+        claimed: ids of the keys that, according to the signatures, signed the statement.
+        problem: why the artifact is not trusted; empty if it is trusted.
     """
 
     provenance: Provenance | None

@@ -37,8 +37,9 @@ class Race:
     Attributes:
         rounds: the number of calls of each.
         first_s, second_s: the medians.
-        times_as_fast: how many times as fast the second is: the ratio by the median over the rounds or by the fastest
-            calls, whichever is smaller. So chance would have to favour it twice.
+        times_as_fast: how many times as fast as the first model the second one is: the ratio by the median over the
+            rounds or by the fastest calls, whichever is smaller. So chance would have to favour the second model in
+            both.
     """
 
     rounds: int

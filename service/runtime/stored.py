@@ -1,4 +1,4 @@
-"""Artifacts in a folder, as they are read before anything of them is loaded."""
+"""Artifacts in a folder, which are read and checked before any part of them is loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_A_MODEL = (SOURCE_ANNOTATION, TARGET_ANNOTATION, NUMERICS_ANNOTATION)
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact whose bytes were hashed, and of which nothing is loaded."""
+    """An artifact whose bytes were hashed, and of which no part is loaded yet."""
 
     digest: Digest
     config: ArtifactConfig
@@ -45,7 +45,7 @@ class StoredArtifact:
 
         Raises:
             Untrusted: none of the trusted keys signed it.
-            NotFound, CorruptBlob: some of it is gone or damaged.
+            NotFound, CorruptBlob: a part of the artifact is missing or damaged.
             Unsupported: it is for another release.
         """
         trust.check(layout, digest)

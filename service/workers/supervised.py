@@ -163,8 +163,8 @@ class SupervisedProcess:
         """Keeps the child running. After `stop`, returns when the child has ended.
 
         Raises:
-            OctetError: the child ended and must not be started again. It is the error that the child reported, or says
-                how it ended.
+            OctetError: the child ended and must not be started again. The error is the one that the child reported, or
+                describes how the child ended.
         """
         pause_s = _FIRST_PAUSE_S
         while await self._is_wanted():

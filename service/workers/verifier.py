@@ -1,8 +1,8 @@
 """Verifies artifacts for this machine's targets that the machine which built them could not run.
 
 A verification runs the artifact, compares its outputs, and measures its speed. The result is written to the database,
-and the artifact is not served before. It runs in a child process that is locked down, has limits, and has none of this
-process's secrets.
+and the artifact is not served before. The artifact runs in a child process that is locked down, has limits, and has
+none of this process's secrets.
 """
 
 from __future__ import annotations

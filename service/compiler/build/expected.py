@@ -22,9 +22,9 @@ class Expected:
     """A witness (the oracle or a runtime) and its outputs.
 
     Attributes:
-        file: the file with the outputs, or None if it has none.
-        probes: the file with the outputs for the inputs that the oracle chose, or None if it has none.
-        reason: the reason why it has no outputs.
+        file: the file with the outputs, or None if the witness has no outputs.
+        probes: the file with the outputs for the inputs that the oracle chose, or None if it chose none.
+        reason: the reason why the witness has no outputs.
         refused: maps the number of each input that the witness rejected to its error message.
     """
 

@@ -1,12 +1,12 @@
 """Checks whether the artifact of a bucket may serve shorter inputs, padded with zeros. A bucket is one of the input
 sizes for which a model is compiled.
 
-If attention scores are real values, a mask excludes padding from attention exactly. If the scores were quantized, it
-may not: their range may have been calibrated without a mask, or may be computed over all tokens (dynamic quantization).
-Names in the model do not distinguish these cases. So a model that computes a range over a whole tensor is rejected. For
-other models, the oracle computes random inputs of two lengths, unpadded and padded to the bucket: the shortest and the
-longest that this bucket, rather than the previous one, would serve. Shorter inputs are served only if all values of all
-outputs are equal.
+If attention scores are real values, a mask excludes padding from attention exactly. If the scores were quantized, a
+mask may fail to exclude it: the range of the scores may have been calibrated without a mask, or may be computed over
+all tokens (dynamic quantization). Names in the model do not distinguish these cases. So a model that computes a range
+over a whole tensor is rejected. For other models, the oracle computes random inputs of two lengths, unpadded and padded
+to the bucket: the shortest and the longest that this bucket, rather than the previous one, would serve. Shorter inputs
+are served only if all values of all outputs are equal.
 """
 
 from __future__ import annotations

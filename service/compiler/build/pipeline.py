@@ -125,7 +125,7 @@ class Made:
     built: BuildResult
 
     def padding(self, padding: Padding) -> Made:
-        """Returns a copy. Its signature states whether shorter inputs may be padded."""
+        """Returns a copy whose signature states whether shorter inputs may be padded."""
         signature = replace(self.config.signature, pads=padding.exact)
         return replace(self, config=replace(self.config, signature=signature))
 

@@ -2,9 +2,9 @@
 
 No part of such an artifact is trusted. Its blobs are hashed, and its library runs in the sandbox on inputs that this
 process generates. The artifact is published only if the outputs equal the expected outputs. The expected outputs come
-with the artifact, so this shows that it gives the same results on this machine as on the one that compiled it. It does
-not show who compiled it; a signature does. If trusted keys are configured, an artifact without a trusted signature is
-rejected before any of its code is loaded.
+with the artifact, so the comparison shows that the artifact gives the same results on this machine as on the one that
+compiled it. The comparison does not show who compiled the artifact; a signature does. If trusted keys are configured,
+an artifact without a trusted signature is rejected before any of its code is loaded.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ class Results:
         for _, size, entry in sorted(entries):
             if left <= self._max_bytes:
                 return
-            # Renaming it first prevents other processes from reading an entry that is only partly deleted.
+            # Renaming an entry before its deletion prevents other processes from reading an entry that is only partly
+            # deleted.
             dropped = self._directory / f"{_PARTIAL}{uuid.uuid4().hex}"
             with suppress(OSError):
                 entry.rename(dropped)

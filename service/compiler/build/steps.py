@@ -85,7 +85,7 @@ class Steps:
     def output(self, step: str, name: str) -> Path:
         """Returns the path of a file that `step` wrote.
 
-        A child may choose the name, so it must not lead out of the step's directory.
+        A child may choose the name, so a name that leads out of the step's directory is refused.
 
         Raises:
             BuildFailed: the file does not exist.

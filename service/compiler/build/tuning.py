@@ -2,7 +2,8 @@
 
 Each round builds the whole model with the next best tile of every layer. A kernel is therefore timed at its position in
 the model, with the cache contents that the layers before it leave. The fastest tile of each layer goes into one more
-build. It is verified like any other build, and replaces the first build if it is faster when the two run alternately.
+build. This last build is verified like any other, and replaces the first one if it is faster when the two run
+alternately.
 """
 
 from __future__ import annotations

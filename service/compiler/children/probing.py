@@ -5,8 +5,8 @@ in rounds. The oracle computes each of them and records the special cases that e
 rounding, both bounds of its storage type, the extremes of its accumulators, and the entries of a lookup table. Later
 inputs are variations of inputs that reached a new case.
 
-The choice depends only on the model and a seed, never on time, so equal builds choose equal inputs. They are stored
-with the expected outputs, so that other machines can verify the artifact too.
+The choice depends only on the model and a seed, never on time, so equal builds choose equal inputs. The chosen inputs
+are stored with the expected outputs, so that other machines can verify the artifact too.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def padding_role(request: PaddingRequest, report: Report) -> PaddingResult:
 
 def _ranges(module: tvm.IRModule) -> str:
     """If the model computes a minimum or maximum over all elements of a tensor (for dynamic quantization), returns the
-    name of one; otherwise "".
+    name of such a tensor; otherwise "".
     """
     for var, value in graph.bindings(graph.main_of(module)):
         name = str(getattr(getattr(value, "op", None), "name", ""))

@@ -91,8 +91,8 @@ REFERENCES: Mapping[str, Reference] = {
                 Session({_LITERT_KERNELS: "BUILTIN_REF"}),
                 Session({_LITERT_KERNELS: "AUTO"}, "the default delegate"),
             ),
-            # A session with the reference kernels is not included: they take minutes for a model that the delegate
-            # computes in a second.
+            # A session with the reference kernels is not included, because these kernels take minutes for a model that
+            # the delegate computes in a second.
             XNNPACK: (Session({_LITERT_KERNELS: "AUTO"}),),
         },
     ),

@@ -75,8 +75,8 @@ class Conversation:
             raise self._violation(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
 
     def place(self, error: OctetError) -> OctetError:
-        """Adds the stage, operator and tensor that were reported last to `error`, unless it has its own, and returns
-        it.
+        """Adds the stage, operator and tensor that were reported last to `error`, unless `error` already has them.
+        Returns `error`.
         """
         error.stage = error.stage or self.position.get("stage")
         if error.op is None and error.tensor is None:

@@ -4,9 +4,9 @@ Three mechanisms are used. All of them are in the kernel and do not run code of 
 ignored signals and endless native code do not stop them. Each covers gaps of the others.
 
 - PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But it has two gaps. The ending parent sends the signal, so none
-  is sent if one of the two has changed its user and the parent is no longer permitted to signal the child. And none is
-  sent if the parent continues to run, but lost track of the child because of an exception while starting it. The signal
-  is sent when the thread that started the child ends, not when the parent process ends.
+  is sent if one of the two has changed its user and the parent is no longer permitted to signal the child. No signal is
+  sent either if the parent continues to run, but lost track of the child because of an exception while starting it. The
+  signal is sent when the thread that started the child ends, not when the parent process ends.
 - The parent-death pipe. Only the parent has a descriptor of its writing end. When that is closed for any reason, the
   kernel kills the reader (F_SETSIG, fcntl(2)) with the reader's own permissions.
 - A timer. It kills the child some time after the parent should have done so, in case the parent hangs. The seccomp

@@ -13,7 +13,7 @@ Other calls are denied as follows:
 - A call above `HIGHEST_KNOWN`, and clone3, fail with ENOSYS, so that a newer libc falls back to an older call. clone3
   passes its flags in memory, which a filter cannot read; clone passes them in a register.
 - Calls that are harmless only if they apply to the process itself (kill, prlimit64, sched_setaffinity …) are allowed
-  only for it.
+  only if they do so.
 - chmod, chown, utime, xattr and truncate by path are denied here, because no Landlock version restricts the first
   four, and versions before 3 do not restrict the last one.
 """

@@ -2,7 +2,7 @@
 
 A *move* is a reshape, a permutation, a slice or a concatenation. A tensor that only other moves read is never written:
 its readers copy from the tensors that it consists of. A concatenation can only be the first move of a chain. So if a
-network splits and concatenates channels in each of its units, they are written once in each unit.
+network splits and concatenates channels in each of its units, the channels are written once in each unit.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class Moves:
 
     def ends(self, var: relax.Var) -> list[relax.Var]:
         """Returns the tensors at the ends of all chains of moves that begin at `var`; `var` itself if it is not
-        `inner`."""
+        `inner`.
+        """
         if var not in self.inner:
             return [var]
         return [end for reader in dict.fromkeys(self.readers[var]) for end in self.ends(reader)]
@@ -135,7 +136,8 @@ class _Found:
 
     def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, index: int = 0) -> Any:
         """Returns the index of each element of `expr`. If `inside` is true and a move computes `expr`, these are
-        indices of the move's operands."""
+        indices of the move's operands.
+        """
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):
             first, self._elements = self._elements, self._elements + elements_of(expr)

@@ -1,5 +1,6 @@
 """Decides which moves (`moves`) kernels compute, and from which tensors, so that few intermediate tensors are
-written."""
+written.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +70,9 @@ class Moving:
         return True
 
     def prefers(self, join: relax.Var) -> bool:
-        """Returns true if parts of a concatenation are results of moves, and one move kernel can compute all of
-        these."""
+        """Returns true if some parts of a concatenation are results of moves, and one move kernel can compute the whole
+        concatenation.
+        """
         inner = self.moves.inner.difference(self._model.views)
         moved = join in self.moves and any(part in inner for part in self.moves.sources(join))
         return moved and self.movement(join) is not None
@@ -93,7 +95,8 @@ class Moving:
 
     def moves_image(self, var: relax.Var) -> bool:
         """Returns true if a move kernel writes `var` as an image. A pack kernel converts `[N, C, H, W]` tensors
-        instead."""
+        instead.
+        """
         return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
 
     def makes_image(self, var: relax.Var) -> bool:
@@ -111,7 +114,8 @@ class Moving:
 
     def sources(self, movement: Movement, *, images: bool) -> tuple[Memory, ...]:
         """Returns the memory of the parts of a movement. If `images` is false, all parts are read as contiguous
-        tensors."""
+        tensors.
+        """
         return tuple(
             Memory.of_image(self._layouts.view_of(part.source), str(part.source.ty.dtype))
             if images and self.is_image(part)

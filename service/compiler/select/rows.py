@@ -37,7 +37,7 @@ class _Node:
     """A region that is being formed, or a single binding that is not in a region.
 
     Attributes:
-        indices: those of its bindings, in order.
+        indices: the indices of the node's bindings, in order.
         domain: the domain of the region; None if it is not a region.
         after: the indices of the bindings that read results of this node.
     """
@@ -179,7 +179,8 @@ class _Forming:
 
     def _leave_views(self, node: _Node) -> None:
         """Removes the bindings at the end of a region that only reshape or rename a result for readers outside of
-        it."""
+        it.
+        """
         for position in reversed(node.indices.copy()):
             inside = any(self.node[reader] is node for reader in self.readers[position])
             if not inside and _name(self.found[position][1]) in IDENTITIES:

@@ -19,7 +19,9 @@ Bindings = Sequence[tuple[relax.Var, relax.Expr]]
 
 @dataclass(frozen=True)
 class Seen:
-    """A view of the tensor `source`: all or some of its elements, in another order."""
+    """A view of the tensor `source`: all or some of its elements, possibly in an order different from that of
+    `source`.
+    """
 
     source: relax.Var
     view: Strided
@@ -100,7 +102,8 @@ def _name(value: relax.Expr) -> str:
 
 def _moved_tensor(value: relax.Expr) -> relax.Var | None:
     """Returns the operand of `value` if it is a reshape, permutation or slice of an 8-bit or float32 tensor, else
-    None."""
+    None.
+    """
     if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
         return None
     source = value.args[0]

@@ -103,7 +103,7 @@ class _Emission:
         ] = {}  # maps a hidden state to (tensor of the hidden states of all steps, number of the step)
         self._shared: dict[
             relax.Var, relax.Var
-        ] = {}  # maps a tensor that has others in its memory to the variable of the memory after the last write
+        ] = {}  # maps a tensor that has other tensors in its memory to the variable of the memory after the last write
         self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self._macs = coverage.macs_by_operator(model.function)
 
@@ -183,7 +183,8 @@ class _Emission:
 
     def _call_product(self, group: Group) -> None:
         """Emits a product. Operands that are images are read in place if the rows of their matrices consist of whole
-        blocks."""
+        blocks.
+        """
         assert group.matrices is not None
         (lhs, rhs), (*views, out) = group.inputs, group.matrices
         transposed = views[1].of_columns
@@ -252,7 +253,8 @@ class _Emission:
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
         """Emits all steps as one call. Its output has a row for each step's hidden state, which is sliced only if
-        read."""
+        read.
+        """
         first, last = sequence.steps[0], sequence.steps[-1]
         operands = [self._reshaped(self.plain(var), [elements_of(var)]) for var in (sequence.seen, *first.before)]
         types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
@@ -281,7 +283,7 @@ class _Emission:
     def _placed(self, group: Group) -> list[int]:
         """Returns the indices of the inputs that are already in the memory of the output.
 
-        Only one occurrence of a repeated input is.
+        If several inputs are the same tensor, only one of them is there; the others must be copied.
         """
         placed: list[int] = []
         for index, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
@@ -302,7 +304,8 @@ class _Emission:
         self, root: relax.Var, kernel: Kernel, operands: Sequence[relax.Expr], name: str, kind: str, macs: int = 0
     ) -> None:
         """Emits a kernel that writes `root` as an image, to its own memory or to the memory of a tensor that contains
-        it."""
+        it.
+        """
         memory = self.plan.memory(root)
         written = self._emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
         self._images[root, False] = self._shared[memory] = written

@@ -147,7 +147,8 @@ def has_ended(connection: sa.Connection, claim: Claim, state: BuildState, artifa
 def _lock_row(connection: sa.Connection, claim: Claim) -> Row | None:
     """Returns the claim's row; None if the claim was not committed or is stale.
 
-    The row is locked until the transaction whose connection broke has ended, so this waits for its outcome.
+    If the connection broke during a commit, the row stays locked until the database has ended that transaction, so this
+    function waits for the transaction's outcome.
     """
     query = sa.select(builds).where(builds.c.id == claim.build.id).with_for_update()
     row = connection.execute(query).one_or_none()

@@ -46,7 +46,8 @@ class BuildStore(BuildQueue):
 
         An existing build with the same key is reused if it is queued, running, or has an artifact, whichever model
         requested it. A build that failed, was canceled or lost its artifact is not reused. A cancellation that has not
-        taken effect yet is withdrawn. In every case the request of (`model`, `version`) is recorded as its latest.
+        taken effect yet is withdrawn. In every case the request of (`model`, `version`) is recorded as the latest
+        request of this version.
 
         The key contains the model's tenant; the tenant in `inputs` is ignored.
         """

@@ -1,4 +1,4 @@
-"""Notifications of changed models, so that servers need not read their rows again and again.
+"""Notifications of changed models, so that servers need not read the rows of their models again and again.
 
 A server looks up the rows of each model that it serves only if they have changed. Without notifications, a thousand
 servers with a hundred models each would send half a million queries per second.
@@ -22,7 +22,8 @@ class Changes(Protocol):
     """
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        """Returns a mark for the next call, and the models that have changed since `mark`; None if any may have.
+        """Returns a mark for the next call, and the models that have changed since `mark`; None if any model may have
+        changed.
 
         The first mark is -1. The call may block for about as long as a query.
         """

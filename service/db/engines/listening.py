@@ -24,10 +24,10 @@ _SLICE_S = 0.1  # the longest time until a waiting thread notices that it should
 
 
 class Listener:
-    """The notifications of PostgreSQL: see `bell.Notifications` and `changes.Changes`.
+    """The notifications of PostgreSQL: see `notifications.Notifications` and `changes.Changes`.
 
     It connects at the first call of `count` or `since`, and again whenever the connection is lost. After each
-    connection it counts one notification, and every model as changed, because it may have missed some.
+    connection, it counts one notification and treats every model as changed, because it may have missed notifications.
     """
 
     look_s = _LOOK_S

@@ -2,8 +2,8 @@
 
 While a cluster is upgraded, processes of two releases share the tables. So a migration only expands them: a new column
 is nullable or has a default on the server, and nothing that the previous release uses is dropped, renamed or narrowed.
-The release after may drop it. That migration sets `schema_floor` to the oldest migration whose release can work with
-the result.
+The following release may drop what is no longer used. The migration that drops it sets `schema_floor` to the oldest
+migration whose release can work with the result.
 
 Alembic is imported only when it is needed: it takes a fifth of a second and 6 MB, and most processes migrate nothing.
 The pending migrations are found without it, because a revision is the number at the beginning of its file's name.

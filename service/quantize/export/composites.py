@@ -1,8 +1,8 @@
 """Recognizes groups of operators that an importer created from one operator, and for which ONNX has a single operator.
 
 A group is recognized by the importer's own function. Its parameters are guessed from constants and types near the
-group, and the function is called with them. If its result equals the module's expression, the group is found. So no
-formula is written a second time.
+group, and the function is called with them. If the function's result equals the module's expression, the group is
+found. So no formula is written a second time.
 """
 
 from __future__ import annotations
@@ -224,8 +224,9 @@ def _norm_writer(x: relax.Var, axis: int, epsilon: float, factor: Array | None, 
 
 
 def _l2_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds an L2 normalization over the last axis. No ONNX operator has its epsilon, so it is written with ReduceL2. A
-    single operator computes the norm, because 8 bits cannot represent the squares.
+    """Finds an L2 normalization over the last axis. No ONNX operator has the epsilon of this normalization, so the
+    normalization is written with ReduceL2. A single operator computes the norm, because 8 bits cannot represent the
+    squares.
     """
     if not definitions.is_near(var, "sqrt"):
         return None

@@ -115,7 +115,9 @@ def _matmul(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _factors(graph: Graph, call: relax.Call, names: list[str]) -> list[str]:
-    """Returns the operands of a product. If the call rounds them to bfloat16, they are rounded."""
+    """Returns the operands of a product. If the call rounds its operands to bfloat16, the returned operands are
+    rounded.
+    """
     if getattr(call.op, "name", "") == "relax.matmul" or str(call.attrs["operand_dtype"]) == "float32":
         return names
     number = encoding.DTYPES[str(call.attrs["operand_dtype"])]

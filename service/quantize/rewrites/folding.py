@@ -38,7 +38,7 @@ def tidy(document: Document) -> None:
 
 def drop_copies(document: Document) -> None:
     """Removes every Identity that does not produce an output of the model. Exporters insert one if two layers have
-    equal constants. It would make the weights of one layer look computed.
+    equal constants. Such an Identity would make the weights of one layer look computed.
     """
     source: dict[str, str] = {}
     kept = []

@@ -23,8 +23,9 @@ def switched(model: Document, plan: Plan, integer: Form, wide: Form) -> tuple[by
     """Returns the file with an additional input `SWITCHES`, `[2 * layers]` float32. A 1 in the first half selects int8
     for a layer, and a 1 in the second half selects 16x8. With 0 in both, the layer runs in float.
 
-    A layer in int8 has the operands, weights and result of the quantized file. If an adjacent layer runs in float, it
-    reads the rounded result, or its float result is rounded. Operators that only move values have no switch.
+    A layer in int8 has the operands, weights and result of the quantized file. If the next layer runs in float, it
+    reads the rounded result. If the previous layer runs in float, its result is rounded. Operators that only move
+    values have no switch.
 
     Args:
         model: the float model from which `plan` was created. It is changed.

@@ -18,11 +18,11 @@ _SECONDS = 0.5  # how long a mixture is run in one measurement, and how long the
 
 
 class Stopwatch:
-    """Builds mixtures, and measures the time of each. It runs alternately with the base, the mixture with all layers in
-    int8.
+    """Builds mixtures, and measures the time of each. While it is measured, a mixture runs alternately with the base,
+    which is the mixture with all layers in int8.
 
-    Other load on the machine then slows both down in the same way. A mixture's latency is the ratio of the two times,
-    multiplied by the base latency.
+    Other load on the machine then slows the mixture and the base down in the same way. A mixture's latency is the ratio
+    of the two times, multiplied by the base latency.
 
     Attributes:
         base_s: the base latency, which is that of the mixture with all layers in int8, measured at the start.

@@ -6,8 +6,8 @@ multiplied by a power of two, and the weights that read it are divided by it. Bo
 similar to one scale per channel (which NNCF uses before depthwise convolutions), but the tensor has a single scale.
 
 If an activation with a bound (the 6 of ReLU6) is between the two, the bound stays the same, so it is tighter for a
-multiplied channel. The same applies to the stored range. It is about `_HEADROOM` times as large as the values of that
-channel in the calibration, because few inputs show only part of the values.
+multiplied channel. The same applies to the stored range. The stored range is about `_HEADROOM` times as large as the
+values of a multiplied channel in the calibration, because few inputs show only part of the values.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from service.core.system.gpus import driver_folder
 from service.workers.data_plane.frames import frame
 
 PATH = Path(__file__).parents[2] / "native" / "octet-plane"
-GIVE_UP = signal.SIGUSR1  # this signal makes it answer all requests in progress with 503, and end
+GIVE_UP = signal.SIGUSR1  # this signal makes the data plane answer all requests in progress with 503, and end
 _SHARED_MEMORY = Path("/dev/shm")  # where shm_open keeps its files
 _OPENSSL = "libssl.so.3"
 

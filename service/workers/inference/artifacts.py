@@ -118,8 +118,8 @@ class StoredArtifacts:
         return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
-        """Returns the memory that an instance needs: the mapped files and the arena. On a GPU, its memory holds the
-        code, the constants and all tensors.
+        """Returns the memory that an instance needs: the mapped files and the arena. For a GPU, this is the GPU memory
+        for the code, the constants and all tensors.
 
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.

@@ -204,8 +204,8 @@ class Registry:
         await self._refresh((model, version))
 
     def preload(self, names: Sequence[Name] | None) -> Coroutine[None, None, None]:
-        """Loads models before requests are accepted. They are refused from this call until the returned coroutine has
-        ended.
+        """Loads models before requests are accepted. Requests are refused from this call until the returned coroutine
+        has ended.
 
         A model that cannot be loaded is logged, and does not prevent the others from being served.
 

@@ -1,6 +1,6 @@
 """Adds labels and preprocessing of model versions.
 
-Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
+Migrations never change. This one contains its own copy of the parts of `tables.py` that it needs, as they were then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Extends the index of live builds to builds that differ from their reference runtime, so that they are reused too.
 
-Migrations never change. This one repeats what it needs of `tables.py`, as it was at the time.
+Migrations never change. This one contains its own copy of the parts of `tables.py` that it needs, as they were then.
 """
 
 from __future__ import annotations
