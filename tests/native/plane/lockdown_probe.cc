@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "control/lockdown.h"
+#include "control/system_call_filter.h"
 
 int main(int, char** arguments) {
   for (const sock_filter& each : octet::plane::filter_of(std::atoi(arguments[1]), false, arguments[2] != nullptr)) {

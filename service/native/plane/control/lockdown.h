@@ -5,9 +5,6 @@
 // missing ones.
 #pragma once
 
-#include <linux/filter.h>
-#include <sys/types.h>
-
 #include <functional>
 #include <set>
 #include <string>
@@ -25,10 +22,6 @@ namespace octet::plane {
 // reads, stay accessible. `start_driver` is called before the files are restricted, so it can load and open any file.
 std::string restrict_process(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
                              const std::string& driver = {}, const std::function<void()>& start_driver = {});
-
-// Returns the seccomp program for the process with the id `process`, which is this one. Calls that are allowed only for
-// the process itself, or only in part, are filtered by their arguments.
-std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_cards);
 
 // Closes all descriptors except 0, 1, 2 and the given ones, including those that were inherited by mistake.
 void keep_only(const std::set<int>& descriptors);

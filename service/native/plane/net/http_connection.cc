@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
 #include <utility>
 
 #include "net/grpc_connection.h"
 #include "net/reading.h"
 #include "queue/clock.h"
+#include "text/status_line.h"
 
 namespace octet::plane {
 
@@ -32,61 +32,6 @@ std::string plain_response(int status, std::string_view what) {
 }
 
 }  // namespace
-
-std::string_view status_line(int status) {
-  switch (status) {
-    case 200:
-      return "HTTP/1.1 200 OK";
-    case 400:
-      return "HTTP/1.1 400 Bad Request";
-    case 401:
-      return "HTTP/1.1 401 Unauthorized";
-    case 403:
-      return "HTTP/1.1 403 Forbidden";
-    case 404:
-      return "HTTP/1.1 404 Not Found";
-    case 405:
-      return "HTTP/1.1 405 Method Not Allowed";
-    case 408:
-      return "HTTP/1.1 408 Request Timeout";
-    case 409:
-      return "HTTP/1.1 409 Conflict";
-    case 413:
-      return "HTTP/1.1 413 Content Too Large";
-    case 415:
-      return "HTTP/1.1 415 Unsupported Media Type";
-    case 417:
-      return "HTTP/1.1 417 Expectation Failed";
-    case 422:
-      return "HTTP/1.1 422 Unprocessable Content";
-    case 429:
-      return "HTTP/1.1 429 Too Many Requests";
-    case 431:
-      return "HTTP/1.1 431 Request Header Fields Too Large";
-    case 501:
-      return "HTTP/1.1 501 Not Implemented";
-    case 503:
-      return "HTTP/1.1 503 Service Unavailable";
-    case 504:
-      return "HTTP/1.1 504 Gateway Timeout";
-    case 505:
-      return "HTTP/1.1 505 HTTP Version Not Supported";
-    default:
-      return "HTTP/1.1 500 Internal Server Error";
-  }
-}
-
-void HttpExchange::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    refuse(problem);
-  } catch (const std::bad_alloc&) {
-    refuse(no_memory());
-  }
-}
-
-void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem); }
 
 HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
                                Reservation connection_slot, double now_s)

@@ -1,0 +1,45 @@
+// The interface of what responds to a request that came over HTTP/1.1.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+#include "control/prediction.h"
+#include "text/problem.h"
+
+namespace octet::plane {
+
+class HttpConnection;
+
+// The handling of a request, from its head to its response. The exchange responds once, with the connection's `respond`
+// or `relay`, either within these functions or later.
+class HttpExchange {
+ public:
+  explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
+  virtual ~HttpExchange() = default;
+
+  virtual void begin() = 0;  // the head of the request has arrived
+  // Returns memory for the next bytes of the body, if the length of the body is known and it is stored contiguously. If
+  // the space is empty, the bytes go to `on_body`.
+  virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
+  virtual void on_received(size_t) {}
+  virtual void on_body(std::string_view) = 0;
+  virtual void on_body_end() = 0;
+  virtual bool wants_body() const { return true; }  // false if the body must be read later
+  // The client has read the relayed bytes, so more can be sent.
+  virtual void on_drained() {}
+  virtual void on_alarm(double) {}
+  virtual void on_ran() {}
+  virtual void on_gone() {}  // the client has disconnected, or is too slow
+  void give_up(const Problem& problem) { refuse(problem); }
+
+ protected:
+  // Calls `act`, and responds with the Problem that it throws.
+  void guard(const std::function<void()>& act);
+  virtual void refuse(const Problem& problem);
+
+  HttpConnection& connection_;
+};
+
+}  // namespace octet::plane
