@@ -1,26 +1,29 @@
-"""Compiles the C++ programs in `tests/native` with the product's options. Also runs the echo server, which is one of
-them.
+"""Builds and runs the C++ programs of `tests/native`, and compiles other C++ sources with the product's compiler.
 
-They are linked with the C++ library from the last build of the product. Otherwise zig would compile that library, which
-takes more than a minute on one core.
+`tests/native/CMakeLists.txt` describes the programs, as a part of the build of `service/native`. With sanitizers they
+have a build of their own, with the system's compiler.
 """
 
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
+
+import pytest
 
 from tests.support.waiting import GIVE_UP_S
 
-_ROOT = Path(__file__).parents[2]
-_PLANE = _ROOT / "service" / "native" / "plane"
-_TESTS = _ROOT / "tests" / "native"
-_WARNINGS = ("-Wall", "-Wextra", "-Werror")
-_BUILT = _ROOT / "build" / "native" / platform.machine()
+ROOT = Path(__file__).parents[2]
+SANITIZERS = ("address,undefined", "thread")
+_SOURCES = ROOT / "service" / "native"
+_BUILT = ROOT / "build" / "native" / platform.machine()  # by setup.py
 _LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
 # The compiler with which the product is built.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")
@@ -28,26 +31,46 @@ _LINKER = (sys.executable, "-m", "ziglang", "cc")  # links only the given files,
 _TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # the same as in cmake/zig.cmake
 
 
-def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = PRODUCTS) -> Path:
-    """Compiles `tests/native/h2/PROGRAM.cc` with the HTTP/2 session, and returns the path in `directory`."""
-    return _compile(_TESTS / "h2" / f"{program}.cc", directory, sorted((_PLANE / "h2").glob("*.cc")), compiler)
+def built_program(name: str, sanitizers: str = "") -> Path:
+    """Builds a program of `tests/native/CMakeLists.txt`, and returns its path.
+
+    Args:
+        sanitizers: those of the system's compiler, such as one of `SANITIZERS`. Without that compiler, the test is
+            skipped.
+    """
+    return _built(name, sanitizers) / "tests" / name
 
 
-def compile_queue(program: str, directory: Path) -> Path:
-    """Compiles `tests/native/queue/PROGRAM.cc`, and returns the path in `directory`."""
-    return _compile(_TESTS / "queue" / f"{program}.cc", directory)
+def built_plane(sanitizers: str) -> Path:
+    """Builds the data plane with sanitizers."""
+    return _built("octet-plane", sanitizers) / "octet-plane"
 
 
-def compile_plane(program: Path, directory: Path, sources: Sequence[str], compiler: tuple[str, ...] = PRODUCTS) -> Path:
-    """Compiles a test program and `sources` of the data plane, given by their paths in its folder without `.cc`."""
-    return _compile(program, directory, [_PLANE / f"{source}.cc" for source in sources], compiler)
+def run_ctest(name: str, sanitizers: str = "") -> None:
+    """Runs the programs of `tests/native` that check themselves and whose names in CTest begin with `name`."""
+    folder = _built("test_programs", sanitizers)
+    _run(_tool("ctest"), "--test-dir", folder, "-R", f"^{name}", "-FA", ".", "--no-tests=error", "--output-on-failure")
 
 
-def _compile(
-    program: Path, directory: Path, sources: Sequence[Path] = (), compiler: tuple[str, ...] = PRODUCTS
-) -> Path:
-    options = ["-std=c++20", *_WARNINGS, f"-I{_PLANE}", f"-I{_PLANE.parent}"]
-    return build([*sources, program], directory / program.stem, options, compiler=compiler)
+def _built(target: str, sanitizers: str) -> Path:
+    """Builds a target of CMake, and returns the folder of its build."""
+    folder = _BUILT.with_name(sanitizers.partition(",")[0]) if sanitizers else _BUILT
+    if sanitizers and shutil.which("g++") is None:
+        pytest.skip("the sanitizers' runtime comes with a system's compiler, and there is no g++")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)  # processes of pytest share the folder
+        if sanitizers:
+            compilers = ("-DCMAKE_C_COMPILER=gcc", "-DCMAKE_CXX_COMPILER=g++", f"-DOCTET_SANITIZERS={sanitizers}")
+            ninja = ("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}")
+            _run(_tool("cmake"), "-S", _SOURCES, "-B", folder, *ninja, *compilers)
+        _run(_tool("cmake"), "--build", folder, "--target", target)
+    return folder
+
+
+def _tool(name: str) -> Path:
+    """Returns the path of a program among the installed requirements."""
+    return Path(sysconfig.get_path("scripts"), name)
 
 
 def build(
@@ -62,6 +85,7 @@ def build(
     Args:
         linked: options for the linker.
         compiler: the C++ compiler. The default one uses the C++ library of the product's last build, if there is one.
+            Otherwise zig compiles that library, which takes more than a minute of one core the first time.
     """
     *others, last = sources
     unit = [*options, *(f"-include{source}" for source in others), last]
@@ -76,7 +100,7 @@ def build(
 
 def _run(*command: object) -> None:
     done = subprocess.run([str(each) for each in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextmanager

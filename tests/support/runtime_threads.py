@@ -18,9 +18,8 @@ _TESTS = _ROOT / "tests/native/runtime"
 _PARTS = (
     "core_budget error group parallel placement region team team_library thread_tuner topology worker workspace".split()  # noqa: SIM905
 )
-SOURCES = [str(_ROOT / f"service/native/runtime/{part}.cc") for part in _PARTS]
-STRESS = str(_TESTS / "stress.cc")
-OPTIONS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT}", "-pthread")
+_SOURCES = [_ROOT / f"service/native/runtime/{part}.cc" for part in _PARTS]
+_OPTIONS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT}", "-pthread")
 
 
 class Loop(ctypes.Structure):
@@ -145,8 +144,8 @@ class Team:
 
 def compile_threads(folder: Path) -> RuntimeThreads:
     library, tasks = folder / "harness.so", folder / "tasks.so"
-    options = [*OPTIONS, "-fPIC", "-fvisibility=hidden"]
-    build([*map(Path, SOURCES), _TESTS / "harness.cc"], library, options, ["-shared", "-pthread"])
+    options = [*_OPTIONS, "-fPIC", "-fvisibility=hidden"]
+    build([*_SOURCES, _TESTS / "harness.cc"], library, options, ["-shared", "-pthread"])
     compiler = [sys.executable, "-m", "ziglang", "cc", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([*compiler, _TESTS / "tasks.c", "-o", tasks], check=True)
     return RuntimeThreads(library, tasks)

@@ -21,8 +21,8 @@ from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
 from service.core.digest import canonical_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import frame
+from tests.support.native import SANITIZERS, built_plane
 from tests.support.plane_process import ControlledPlane
-from tests.support.sanitized_plane import sanitized_plane
 from tests.support.small_artifact import compiled, config_of
 from tests.support.waiting import GIVE_UP_S
 
@@ -56,12 +56,12 @@ def trusting(files: Files) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(files[0]))
 
 
-_SANITIZED = [pytest.param(each, marks=pytest.mark.slow) for each in ("address,undefined", "thread")]
+_SANITIZED = [pytest.param(each, marks=pytest.mark.slow) for each in SANITIZERS]
 
 
 @pytest.fixture(scope="module", params=["", *_SANITIZED])
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    return sanitized_plane(tmp_path_factory.mktemp("sanitized"), request.param) if request.param else None
+def program(request: pytest.FixtureRequest) -> Path | None:
+    return built_plane(request.param) if request.param else None
 
 
 @pytest.fixture

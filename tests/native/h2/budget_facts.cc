@@ -1,5 +1,7 @@
 // Checks the statements in `peer_budget.h`, one per line. Calls abort() if one is false.
-#include "limits/peer_budget.cc"
+#include <netinet/in.h>
+
+#include "limits/peer_budget.h"
 
 #include <cstdio>
 #include <cstdlib>

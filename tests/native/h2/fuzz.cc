@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
-#include "limits/peer_budget.cc"
+#include "limits/peer_budget.h"
 
 using namespace octet::h2;
 

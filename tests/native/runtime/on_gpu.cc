@@ -69,8 +69,9 @@ int main(int, char** arguments) {
     fprintf(stderr, "%ld are left\n", count());
     return 1;
   }
+  if (is_lost) return 0;
   for (const Numbers& each : got) {
-    for (int32_t value : each.values) printf(is_lost ? "" : "%d ", value);
+    for (int32_t value : each.values) printf("%d ", value);
   }
   return 0;
 }

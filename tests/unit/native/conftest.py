@@ -1,4 +1,4 @@
-"""Fixtures: the programs of `tests/native`, compiled once."""
+"""Fixtures: the programs of `tests/native`, built once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.native import compile_h2, echo_server
+from tests.support.native import built_program, echo_server
 
 
 @pytest.fixture(scope="session")
-def echo_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_h2("echo_server", tmp_path_factory.mktemp("native"))
+def echo_program() -> Path:
+    return built_program("echo_server")
 
 
 @pytest.fixture(scope="session")

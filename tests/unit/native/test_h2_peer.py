@@ -42,7 +42,7 @@ from tests.support.http2_frames import (
     frame,
     settings,
 )
-from tests.support.native import compile_h2
+from tests.support.native import built_program
 
 CONNECTIONS, SEED = 20_000, 1
 
@@ -51,8 +51,8 @@ Meaning = list[tuple[str, int, bytes | int]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_h2("session_probe", tmp_path_factory.mktemp("native"))
+def program() -> Path:
+    return built_program("session_probe")
 
 
 def interpret_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> list[list[Meaning]]:

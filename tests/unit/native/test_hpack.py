@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.http2_cases import BROKEN_BLOCKS
 from tests.support.http2_frames import integer, literal
-from tests.support.native import compile_h2
+from tests.support.native import built_program
 
 _DATE = "Mon, 21 Oct 2013 20:13:{} GMT"
 _COOKIE = "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"
@@ -93,8 +93,8 @@ _EXAMPLES = {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_h2("hpack_probe", tmp_path_factory.mktemp("native"))
+def program() -> Path:
+    return built_program("hpack_probe")
 
 
 def _ask(program: Path, *lines: str) -> list[list[str]]:

@@ -18,7 +18,7 @@ from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from tests.support.http2_frames import integer
-from tests.support.native import compile_h2
+from tests.support.native import built_program
 
 CONNECTIONS, SEED = 20_000, 1
 _LITERALS = ((6, 0x40), (6, 0x40), (4, 0x00), (4, 0x10))  # number of index bits and the pattern above them: section 6.2
@@ -38,8 +38,8 @@ Decoded = list[Fields | None]  # decoded blocks of a connection, up to the first
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_h2("hpack_probe", tmp_path_factory.mktemp("native"))
+def program() -> Path:
+    return built_program("hpack_probe")
 
 
 def decode_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> list[Decoded]:

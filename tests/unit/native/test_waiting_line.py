@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.native import compile_queue
+from tests.support.native import built_program
 
 Run = Callable[..., list[list[int]]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_queue("waiting_line_probe", tmp_path_factory.mktemp("queue"))
+def program() -> Path:
+    return built_program("waiting_line_probe")
 
 
 @pytest.fixture

@@ -11,18 +11,12 @@ from pathlib import Path
 import pytest
 
 from service.workers.data_plane import orders
-from tests.support.native import compile_plane
-
-PROBE = Path(__file__).parents[3] / "native" / "plane" / "choice_probe.cc"
-SOURCES = (
-    *("control/cluster", "control/names", "control/order_reader"),
-    *("text/problem", "request/signature", "text/json_reader", "text/json_writer"),
-)
+from tests.support.native import built_program
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(PROBE, tmp_path_factory.mktemp("choice"), SOURCES)
+def probe() -> Path:
+    return built_program("choice_probe")
 
 
 def order(workers: Sequence[orders.Worker], models: Sequence[orders.Servable] = ()) -> str:

@@ -16,9 +16,8 @@ from pathlib import Path
 import h11
 import pytest
 
-from tests.support.native import compile_plane
+from tests.support.native import built_program
 
-PROBE = Path(__file__).parents[3] / "native" / "plane" / "http1_probe.cc"
 COUNT, SEED = 20_000, 1
 
 # Requests that h11 accepts and the data plane refuses, by the data plane's message. Section numbers are of RFC 9112.
@@ -51,8 +50,8 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["text/http1"])
+def probe() -> Path:
+    return built_program("http1_probe")
 
 
 def parse_with_plane(probe: Path, requests: Sequence[bytes]) -> list[Read]:

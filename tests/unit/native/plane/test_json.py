@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.native import compile_plane
-
-_PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "json_probe.cc"
-_SOURCES = ("text/json_reader", "text/json_writer", "text/problem", "request/elements", "request/signature")
+from tests.support.native import built_program
 
 _DIGITS = st.text("0123456789", min_size=1, max_size=40)
 _NUMBERS = st.one_of(
@@ -62,8 +59,8 @@ class Probe:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(_PROGRAM, tmp_path_factory.mktemp("json"), _SOURCES)
+def program() -> Path:
+    return built_program("json_probe")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,9 @@ from service.compiler.sandbox import bpf
 from service.compiler.sandbox.kernel import architecture
 from tests.support.bpf_machine import run_filter
 from tests.support.kernel_headers import syscall_numbers
-from tests.support.native import PRODUCTS, compile_plane
+from tests.support.native import PRODUCTS, ROOT, build, built_program
 
-_PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "lockdown_probe.cc"
+_PLANE = ROOT / "service" / "native" / "plane"
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _OWN = 4711
 ALLOW, EPERM, ENOSYS = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -60,14 +59,17 @@ class Filter:
 )
 def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Filter:
     machine, emulator = str(request.param), []
-    compiler: tuple[str, ...] = PRODUCTS
-    if machine != architecture():
-        compiler += ("-target", f"{machine}-linux-musl", "-static")
+    if machine == architecture():
+        probe = built_program("lockdown_probe")
+    else:
         found = shutil.which(f"qemu-{machine}-static")
         if found is None:
             pytest.skip(f"NOT TESTED for {machine}: there is no qemu-{machine}-static (qemu-user-static)")
         emulator = [found]
-    probe = compile_plane(_PROGRAM, tmp_path_factory.mktemp("lockdown"), ["control/lockdown"], compiler)
+        sources = (_PLANE / "control" / "system_call_filter.cc", ROOT / "tests/native/plane/lockdown_probe.cc")
+        compiler = (*PRODUCTS, "-target", f"{machine}-linux-musl", "-static")
+        options = ("-std=c++20", f"-I{_PLANE}", f"-I{_PLANE.parent}")
+        probe = build(sources, tmp_path_factory.mktemp("lockdown") / "probe", options, compiler=compiler)
 
     def printed(*more: str) -> bpf.Program:
         command = [*emulator, str(probe), str(_OWN), *more]

@@ -15,14 +15,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.support.native import compile_plane
-
-PROBE = Path(__file__).parents[3] / "native" / "plane" / "picture_probe.cc"
+from tests.support.native import built_program
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["request/picture"])
+def probe() -> Path:
+    return built_program("picture_probe")
 
 
 def pixels(probe: Path, files: Sequence[bytes]) -> list[str]:

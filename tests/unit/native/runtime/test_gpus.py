@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from copy import deepcopy
@@ -18,6 +17,7 @@ from service.core.target import parse_target
 from service.runtime import octet_library
 from service.runtime.octet_library import NativeInstance, NativeModel
 from tests.support.gpu_artifact import COUNTING, SIMPLE, on_gpu
+from tests.support.native import SANITIZERS, built_program
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
 from tools.cuda_emulator import emulated_driver
 
@@ -445,20 +445,12 @@ def test_instances_run_at_the_same_time(files: Files) -> None:
     assert all(files.run(_parallel))
 
 
-_ROOT = Path(__file__).parents[4]
-_RUNTIME = _ROOT / "service/native/runtime"
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-@pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
-def test_sanitizers_find_nothing(sanitizer: str, files: Files, tmp_path: Path) -> None:
-    compiler = ("g++", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+@pytest.mark.parametrize("sanitizers", SANITIZERS)
+def test_sanitizers_find_nothing(sanitizers: str, files: Files, tmp_path: Path) -> None:
+    program = built_program("on_gpu", sanitizers)
+    compiler = ("g++", "-g", "-O1", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
     driver = emulated_driver.build_driver(tmp_path / "driver", compiler)
-    sources = [_ROOT / "tests/native/runtime/on_gpu.cc", *sorted(_RUNTIME.rglob("*.cc"))]
-    program = tmp_path / "on_gpu"
-    options = ["-std=c++17", f"-I{_RUNTIME}", "-pthread", *map(str, sources), "-ldl", "-o", str(program)]
-    subprocess.run([*compiler, *options], check=True)
     for config, one in ((SIMPLE, 2 * (CONSTANTS[LENGTH:] + 1)), (COUNTING, np.ones(LENGTH, np.int32))):
         (tmp_path / "config").write_bytes(canonical_json(config))
         for fault, expected in (("", " ".join(map(str, np.tile(one, 4))) + " "), ("launch:9:700", "")):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.system.cores import usable_cores
+from tests.support.native import SANITIZERS, run_ctest
 from tests.support.runtime_threads import (
-    OPTIONS,
-    SOURCES,
-    STRESS,
     Loop,
     Nap,
     RuntimeThreads,
@@ -185,21 +182,11 @@ def test_a_workspace_larger_than_memory_is_null(threads: RuntimeThreads) -> None
     assert threads["allocate"](ctypes.c_uint64((1 << 64) - 1)) is None
 
 
-_COMPILERS = {
-    "plain": ["-O2"],
-    "thread": ["-O1", "-g", "-fsanitize=thread"],
-    "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-}
+def test_many_calls_at_once_do_no_harm() -> None:
+    run_ctest("stress")
 
 
-@pytest.mark.parametrize(
-    "sanitizer", [pytest.param(each, marks=[pytest.mark.slow] * (each != "plain")) for each in _COMPILERS]
-)
-def test_many_calls_at_once_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
-    program = str(tmp_path / "stress")
-    try:  # the pinned compiler has no sanitizer runtimes
-        subprocess.run(["g++", *OPTIONS, *_COMPILERS[sanitizer], STRESS, *SOURCES, "-o", program], check=True)
-    except FileNotFoundError:
-        pytest.skip("there is no g++")
-    for callers, budget in [(1, 2), (3, 2), (6, 4), (2, 1)]:
-        subprocess.run([program, "2", str(callers), str(budget)], check=True, timeout=200)
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizers", SANITIZERS)
+def test_sanitizers_find_no_harm_in_many_calls_at_once(sanitizers: str) -> None:
+    run_ctest("stress", sanitizers)

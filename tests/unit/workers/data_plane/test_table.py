@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from service.workers.data_plane import orders
 from service.workers.data_plane.table import Table
-from tests.support.native import compile_plane
+from tests.support.native import built_program
 from tests.support.worker_table import WorkerTable
-from tests.unit.native.plane.test_choice import PROBE, SOURCES
 
 NAMES = [(model, version) for model in ("m", "n") for version in ("", "1")]
 Step = Callable[[Table], None]
@@ -51,8 +50,8 @@ steps: st.SearchStrategy[Step] = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(PROBE, tmp_path_factory.mktemp("table"), SOURCES)
+def probe() -> Path:
+    return built_program("choice_probe")
 
 
 def rank_workers(probe: Path, *batches: Sequence[dict[str, Any]]) -> list[list[str]]:
