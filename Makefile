@@ -108,6 +108,7 @@ lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and 
 	$(BIN)/python -m scripts.reference --check
 	$(BIN)/python -m scripts.chart --check
 	$(BIN)/python -m scripts.messages --check
+	$(BIN)/python -m scripts.tidy
 	$(BIN)/python -m scripts.prose
 
 format: $(VENV)/.develop ## rewrite the sources in the house style

@@ -14,14 +14,13 @@ import argparse
 import ast
 import io
 import re
-import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-_ROOT = Path(__file__).parents[1]
+from scripts.revisions import ROOT, base_revision, git
+
 _CODE = (".cc", ".h", ".c", ".cuh", ".js")
 _GENERATED = re.compile(r"_pb2|/descriptors\.h$|^docs/reference/|^benchmarks/[A-Z]+\.md$|^deploy/.*/README\.md$")
 _IGNORE = "prose: ignore"
@@ -72,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", help="the revision to compare with")
     parser.add_argument("--all", action="store_true", help="every line, whatever has changed")
     options = parser.parse_args(arguments)
-    changed = None if options.all else changed_lines(_git("diff", "--unified=0", options.base or _base()))
+    changed = None if options.all else changed_lines(git("diff", "--unified=0", options.base or base_revision()))
     findings = []
-    for path in _git("ls-files", *options.paths).splitlines():
+    for path in git("ls-files", *options.paths).splitlines():
         if _GENERATED.search(path) or (changed is not None and path not in changed):
             continue
-        source = (_ROOT / path).read_text(errors="replace") if (_ROOT / path).is_file() else ""
+        source = (ROOT / path).read_text(errors="replace") if (ROOT / path).is_file() else ""
         findings += check(path, source, None if changed is None else changed[path])
     for finding in findings:
         print(finding)
@@ -188,20 +187,6 @@ def _names(path: str, source: str) -> Iterator[Finding]:
 def _excerpt(text: str, match: re.Match[str]) -> str:
     start, end = max(0, match.start() - 30), match.end() + 50
     return " ".join(text[start:end].split())
-
-
-def _base() -> str:
-    """Returns the revision that a branch started from; on that branch itself, the parent of its last commit."""
-    head = _git("rev-parse", "HEAD").strip()
-    try:
-        base = _git("merge-base", "origin/main", "HEAD").strip()
-    except subprocess.CalledProcessError:
-        base = head
-    return base if base != head else _git("rev-list", "--max-count=2", "HEAD").split()[-1]
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=_ROOT, check=True, capture_output=True, text=True).stdout
 
 
 if __name__ == "__main__":

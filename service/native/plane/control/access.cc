@@ -105,7 +105,7 @@ void Access::set_keys(bool is_key_required, std::vector<Key> keys) {
   keys_ = std::move(known);
 }
 
-void Access::set_sites(std::string host, bool is_particular) {
+void Access::set_sites(const std::string& host, bool is_particular) {
   host_ = lower(host);
   is_particular_ = is_particular;
 }

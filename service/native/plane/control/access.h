@@ -54,7 +54,7 @@ class Access {
   void set_keys(bool is_key_required, std::vector<Key> keys);
   // `host`: the name that the server listens on. `is_particular`: true to accept only requests for this machine's own
   // names.
-  void set_sites(std::string host, bool is_particular);
+  void set_sites(const std::string& host, bool is_particular);
   // Sets the SHA-256, in hexadecimal, of the key that identifies the cluster's API. If it is empty, no such key is
   // accepted.
   void set_cluster(std::string sha256) { cluster_sha256_ = std::move(sha256); }

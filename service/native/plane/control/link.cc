@@ -125,7 +125,7 @@ bool Link::receive(const Handler& handler) {
   return false;
 }
 
-void Link::send(std::string json, std::string bytes, int passed) {
+void Link::send(const std::string& json, const std::string& bytes, int passed) {
   if (!is_open() || unsent_bytes_ > kMostUnsent) {
     if (passed >= 0) ::close(passed);
     return;

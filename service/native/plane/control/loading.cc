@@ -161,7 +161,7 @@ Running::Slot Running::assign_slot(const std::string& artifact, const std::strin
   return {memory_ + used_.fetch_add(1, std::memory_order_release), record};
 }
 
-ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool) {
+ModelRef load(const LoadOrder& order, Running& running, const std::shared_ptr<Pool>& pool) {
   auto model = std::make_shared<Model>();
   model->key = order.key;
   model->identity = order.identity;

@@ -78,6 +78,6 @@ struct LoadOrder {
 };
 
 // Loads a model. Throws Problem. Must run on a background thread, because it blocks during the warm-up calls.
-ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool);
+ModelRef load(const LoadOrder& order, Running& running, const std::shared_ptr<Pool>& pool);
 
 }  // namespace octet::plane

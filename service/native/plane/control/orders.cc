@@ -93,7 +93,7 @@ void Orders::configure(std::string_view its) {
   plane_.limits = limits;
   plane_.traced = traced;
   plane_.shared_memory.turn_on(shares_memory);
-  plane_.access.set_sites(std::move(host), is_particular);
+  plane_.access.set_sites(host, is_particular);
 }
 
 void Orders::load_model(std::string_view its) {

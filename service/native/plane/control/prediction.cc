@@ -185,7 +185,7 @@ void Prediction::set_picture(size_t index, std::string_view tensor) {
   std::memcpy(inputs_[index].tensor.data(), tensor.data(), tensor.size());
 }
 
-void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
+void Prediction::submit(const std::shared_ptr<Mailbox>& mailbox, Pool& pool) {
   const Signature& signature = model_->signature;
   in_order_.resize(signature.inputs.size());
   std::vector<Shape> shapes(signature.inputs.size());
@@ -199,7 +199,7 @@ void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
       in_order_[index] = pad_tensor(in_order_[index], signature.buckets[fit_->bucket].inputs[index], pool);
     }
   }
-  if (model_->sequences == nullptr) return enqueue(std::move(mailbox), pool);
+  if (model_->sequences == nullptr) return enqueue(mailbox, pool);
   is_waiting_ = true;
   std::weak_ptr<bool> is_here = is_here_;
   model_->sequences->enter(*request_.terms.step, now_s(), [this, is_here, mailbox, &pool](auto turn) {
@@ -210,7 +210,7 @@ void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
   });
 }
 
-void Prediction::enqueue(std::shared_ptr<Mailbox> mailbox, Pool&) {
+void Prediction::enqueue(const std::shared_ptr<Mailbox>& mailbox, Pool&) {
   job = std::make_shared<Job>();
   job->key = id_;
   job->level = level_;

@@ -86,7 +86,7 @@ class Prediction {
   void set_picture(size_t index, std::string_view tensor);
 
   // Submits the job to the model's queue, at once or when its turn in a sequence comes. Throws Problem.
-  void submit(std::shared_ptr<Mailbox> mailbox, Pool& pool);
+  void submit(const std::shared_ptr<Mailbox>& mailbox, Pool& pool);
   // Cancels the job. Returns true if it will never be in the mailbox.
   bool withdraw();
   double deadline_s() const { return deadline_s_; }
@@ -108,7 +108,7 @@ class Prediction {
     std::optional<SharedPiece> shared;  // the shared memory that contains its elements
   };
 
-  void enqueue(std::shared_ptr<Mailbox> mailbox, Pool& pool);
+  void enqueue(const std::shared_ptr<Mailbox>& mailbox, Pool& pool);
 
   const ModelRef model_;
   const Protocol protocol_;

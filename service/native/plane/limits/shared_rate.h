@@ -27,7 +27,7 @@ class SharedRate {
     friend class SharedRate;
     TokenBucket bucket_;
     double lately_ = 0;
-    Clock::time_point last_{};
+    Clock::time_point last_;
   };
 
   // `whole`: the rate of all parts together.
@@ -60,7 +60,7 @@ class SharedRate {
   TokenBucket bucket_;
   double fades_s_;
   double sum_ = 0, squares_ = 0;  // sum, and sum of squares, of the recent uses of the parts
-  Clock::time_point last_{};
+  Clock::time_point last_;
 };
 
 }  // namespace octet

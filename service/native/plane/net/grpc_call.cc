@@ -186,7 +186,7 @@ void GrpcCall::resolve(const std::string& model, const std::string& version, std
   plane_.resolve(id_, model, version, std::move(found));
 }
 
-void GrpcCall::predict(h2::Buffer message) {
+void GrpcCall::predict(const h2::Buffer& message) {
   is_busy_ = true;
   double now = now_s();
   form_ = std::make_shared<InferForm>(read_infer(view(message)));
@@ -281,7 +281,7 @@ void GrpcCall::answer() {
 void GrpcCall::deliver(h2::Buffer message) {
   if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
   compress_in_background(plane_, id_, is_here_, std::string(view(message)), wanted_coding_,
-                         [this](std::string bytes, bool is_compressed) {
+                         [this](const std::string& bytes, bool is_compressed) {
                            if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
                          });
 }

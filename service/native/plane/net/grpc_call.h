@@ -70,7 +70,7 @@ class GrpcCall final : public ProxyListener {
       const std::string& model, const std::string& version, std::function<void(const Route&)> then,
       std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   void about_model(std::string_view message);
-  void predict(h2::Buffer message);
+  void predict(const h2::Buffer& message);
   void take(const Route& route);
   void decode_pictures();
   void submit();

@@ -322,14 +322,14 @@ void Predict::answer() {
       .append(server_timing(prediction_->job->stages, now - prediction_->times.arrived_s))
       .append("\r\n");
   answer.append_to(response.body);
-  if (wanted_coding_.empty() || answer.bytes() < kWorthCompressing) return finish(std::move(response), "200", true);
+  if (wanted_coding_.empty() || answer.bytes() < kWorthCompressing) return finish(response, "200", true);
   std::string whole = join_pieces(std::exchange(response.body, {}));
-  auto then = [this, response](std::string bytes, bool is_compressed) mutable {
+  auto then = [this, response](const std::string& bytes, bool is_compressed) mutable {
     if (has_failed_) return;
     if (is_compressed) response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\n");
     response.headers.append("vary: accept-encoding\r\n");
     response.body = {bytes};
-    finish(std::move(response), "200", true);
+    finish(response, "200", true);
   };
   compress_in_background(plane_, connection_.id(), is_here_, std::move(whole), wanted_coding_, then);
 }
@@ -349,7 +349,7 @@ void Predict::refuse(const Problem& problem) {
   connection_.respond(problem);
 }
 
-void Predict::finish(HttpResponse response, std::string_view code, bool is_success) {
+void Predict::finish(const HttpResponse& response, std::string_view code, bool is_success) {
   if (is_message_) code = "OK";
   prediction_->count(code, is_success, now_s());
   trace(code);

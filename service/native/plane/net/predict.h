@@ -51,7 +51,7 @@ class Predict final : public HttpExchange {
   void submit();
   void answer();
   void refuse(const Problem& problem) override;
-  void finish(HttpResponse response, std::string_view code, bool is_success);
+  void finish(const HttpResponse& response, std::string_view code, bool is_success);
   void trace(std::string_view code);
 
   Plane& plane_;
