@@ -11,14 +11,14 @@ from service.core.digest import canonical_json
 from tests.support.native import built_program
 from tests.support.small_artifact import COUNTING, SIMPLE, changed
 
-_ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires": ["sm_80"]}  # does not exist here
+_ON_A_GPU = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires": ["sm_80"]}  # does not exist here
 
 
 def _fuzz(program: Path, code: Path, constants: Path, count: int) -> int:
     """Returns how many of `count` damaged configs were loaded. Fails on a crash, or if a sanitizer reports an error."""
     file = constants.with_name("config")
     loaded = 0
-    for seed, config in enumerate((SIMPLE, COUNTING, _ON_A_CARD)):
+    for seed, config in enumerate((SIMPLE, COUNTING, _ON_A_GPU)):
         file.write_bytes(canonical_json(config))
         arguments: list[str | Path] = [program, file, code, constants, str(count), str(seed)]
         run = subprocess.run(arguments, capture_output=True, text=True, timeout=250)
