@@ -26,7 +26,8 @@ _REPORT_EVERY = 25
 class Hunt:
     """Worker processes that each judge a range of seeds, and their findings.
 
-    A worker runs compiled code in its own process. If it crashes, the graph that it was building is a finding.
+    A worker runs compiled code and the reference runtime in its own process. If it crashes outside of the reference
+    runtime, the graph that it was building is a finding.
     """
 
     def __init__(self, format_: str, numerics: str, findings: Path, count: int) -> None:
@@ -38,16 +39,16 @@ class Hunt:
         while seeds:
             process = subprocess.Popen([*self._command, str(seeds.start), str(seeds.stop)], stdout=subprocess.PIPE)
             assert process.stdout is not None
-            following, is_ours = seeds.start, False
+            following, is_reference = seeds.start, True
             for line in process.stdout:
-                verdict = json.loads(line)
-                is_ours = "building" in verdict
-                if not is_ours:
-                    following = verdict["seed"] + 1
-                    self._note(verdict)
+                message = json.loads(line)
+                is_reference = message.get("reference_runs", True)
+                if "seed" in message:
+                    following = message["seed"] + 1
+                    self._note(message)
             if process.wait() and following < seeds.stop:
-                outcome = f"crash {process.returncode}" if is_ours else "invalid"
-                self._note({"seed": following, "outcome": outcome, "finding": is_ours, "text": ""})
+                outcome = "invalid" if is_reference else f"crash {process.returncode}"
+                self._note({"seed": following, "outcome": outcome, "finding": not is_reference, "text": ""})
                 following += 1
             seeds = range(following, seeds.stop)
 

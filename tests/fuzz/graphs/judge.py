@@ -68,10 +68,12 @@ class Judge:
 
     Args:
         numerics: the mode of the builds.
+        on_reference: called with true before the reference runtime computes outputs, and with false afterwards.
+            The runtime may end the process.
     """
 
-    def __init__(self, numerics: str) -> None:
-        self._numerics = numerics
+    def __init__(self, numerics: str, on_reference: Callable[[bool], None] = lambda runs: None) -> None:
+        self._numerics, self._on_reference = numerics, on_reference
         self._folder = Path(tempfile.mkdtemp(prefix="octet-graphs-"))
         self._settings = Settings(data_dir=self._folder / "data")
         self._layout = OciLayout(self._folder / "store")
@@ -116,7 +118,15 @@ class Judge:
             if error.code in REFUSALS:
                 return Verdict("refused", f"{error.op or ''}: {error.message}")
             return Verdict(f"{error.code} {_class_of(error.message)}", f"{error.message} [{error.op} {error.tensor}]")
-        return _compared(model, samples or _samples(model.signature), reference, deviations)
+        samples = samples or _samples(model.signature)
+        self._on_reference(True)
+        try:
+            expected = [reference(sample) for sample in samples]
+        except Exception as error:
+            return Verdict("invalid", f"the reference runtime fails: {error}")
+        finally:
+            self._on_reference(False)
+        return _compared(model, samples, expected, deviations)
 
     def _built(self, data: bytes, options: Mapping[str, Any] | None) -> tuple[runtime.Model, list[Deviation]]:
         """Returns the built model, and the deviations that its report documents."""
@@ -142,20 +152,19 @@ def _class_of(message: str) -> str:
 
 
 def _compared(
-    model: runtime.Model, samples: Sequence[Sequence[Array]], reference: Answers, deviations: Sequence[Deviation]
+    model: runtime.Model,
+    samples: Sequence[Sequence[Array]],
+    expected: Sequence[Sequence[Array]],
+    deviations: Sequence[Deviation],
 ) -> Verdict:
     values = different = 0
     steps = relative = 0.0
     shown: tuple[Array, ...] = ()
     state = SequenceState(model.signature)
     pairs: list[list[tuple[Array, Array]]] = []  # for each sample: pairs of an actual and an expected output
-    for sample in samples:
-        try:
-            expected = reference(sample)
-        except Exception as error:
-            return Verdict("invalid", f"the reference runtime fails: {error}")
+    for sample, outputs in zip(samples, expected, strict=True):
         pairs.append(
-            [(output.copy(), wanted) for output, wanted in zip(model.run(sample, state), expected, strict=True)]
+            [(output.copy(), wanted) for output, wanted in zip(model.run(sample, state), outputs, strict=True)]
         )
         for output, wanted in pairs[-1]:
             if output.shape != wanted.shape or output.dtype != wanted.dtype:

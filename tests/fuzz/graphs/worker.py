@@ -1,7 +1,7 @@
 """The process that judges graphs: `python -m tests.fuzz.graphs.worker FORMAT NUMERICS FINDINGS FIRST END`.
 
-For each seed from FIRST up to END (exclusive), it prints a line before the model is built, and a line of JSON with the
-result. If it crashes before the first of the two, the reference runtime has crashed.
+For each seed from FIRST up to END (exclusive), it prints a line of JSON with the result. Before that, it prints a line
+whenever the reference runtime starts or ends, because a crash of the reference runtime ends this process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def generator(name: str) -> Callable[[Rng], Graph]:
 
 
 def main(format_: str, numerics: str, findings: Path, first: int, end: int) -> None:
-    draw, judge = generator(format_), Judge(numerics)
+    draw, judge = generator(format_), Judge(numerics, _report_reference)
     try:
         for seed in range(first, end):
             graph = draw(np.random.default_rng(seed))
             if graph.inputs and graph.outputs and judge.is_valid(graph):
-                print(json.dumps({"seed": seed, "building": True}), flush=True)
+                _report_reference(False)
                 verdict = judge(graph)
             else:
                 verdict = Verdict("invalid", "the reference runtime does not run the graph")
@@ -47,6 +47,10 @@ def main(format_: str, numerics: str, findings: Path, first: int, end: int) -> N
             print(json.dumps(result), flush=True)
     finally:
         judge.close()
+
+
+def _report_reference(runs: bool) -> None:
+    print(json.dumps({"reference_runs": runs}), flush=True)
 
 
 def _minimized(graph: Graph, outcome: str, judge: Judge) -> tuple[Graph, Verdict]:
