@@ -294,7 +294,7 @@ def make_zoo(folder: Path, name: str) -> None:
     net = vision.get_model(name, pretrained=False)
     net.initialize(mx.init.MSRAPrelu())
     data = rng.uniform(-2.0, 2.0, (8, 3, size, size)).astype(np.float32)
-    with mx.autograd.record(train_mode=True):  # so that the moving statistics are those of this data
+    with mx.autograd.record(train_mode=True):  # so that the moving statistics are computed from this data
         for _ in range(24):
             net(mx.nd.array(data)).wait_to_read()
     net.hybridize()

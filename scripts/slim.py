@@ -67,7 +67,7 @@ def slim(packages: Path) -> None:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
-                path.unlink(missing_ok=True)  # its folder may have been removed already
+                path.unlink(missing_ok=True)  # the folder of this path may have been removed already
     for path in packages.rglob("*.so*"):
         # The tool that puts libraries into *.libs folders of wheels rewrites them, after which strip would break them.
         if path.is_file() and not path.is_symlink() and not path.parent.name.endswith(".libs"):

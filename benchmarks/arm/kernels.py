@@ -13,7 +13,7 @@ from service.core.artifacts.artifact import Report, only_artifact
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 
-_BODY = "_compute_"  # in LLVM's name of the function with a kernel's loops, this follows the kernel's name
+_BODY = "_compute_"  # LLVM names the function with a kernel's loops after the kernel, followed by this text
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def digits(weights: Mapping[str, Array]) -> bytes:
 
     def parts(name: str) -> tuple[Array, Array]:
         kernel, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        if kernel.ndim == 4:  # in PyTorch's order: [O, I, KH, KW], with one input for a depthwise one
+        if kernel.ndim == 4:  # in PyTorch's order: [O, I, KH, KW], with one input for a depthwise convolution
             kernel = kernel.transpose((1, 2, 3, 0) if name in ("reduce", "depthwise") else (0, 2, 3, 1))
         return kernel, bias
 

@@ -117,7 +117,8 @@ def within_rounding(model: bytes, seed: int) -> None:
 
 
 def test_a_convolution_with_a_clip_of_its_own() -> None:
-    """ONNX Runtime computes this convolution in float32, and Octet in integers. They agree within one step."""
+    """ONNX Runtime computes this convolution in float32, and Octet computes it in integers. The results agree within
+    one step."""
     for seed in range(CASES):
         model = OnnxBuilder()
         step = clipped_conv(model, np.random.default_rng(seed))
@@ -126,7 +127,8 @@ def test_a_convolution_with_a_clip_of_its_own() -> None:
 
 
 def test_a_transposed_convolution_between_conversions() -> None:
-    """Octet computes this one in integers, too, and agrees within one step."""
+    """Octet computes a transposed convolution in integers, too. The results agree with ONNX Runtime's within one
+    step."""
     for seed in range(6):
         model = OnnxBuilder()
         step = stored_conv_transpose(model, np.random.default_rng(seed))

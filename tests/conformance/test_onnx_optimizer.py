@@ -1,5 +1,5 @@
-"""Float operators between conversions. ONNX Runtime quantizes them too, and compiled code gives its results bit for
-bit.
+"""Float operators between conversions. ONNX Runtime quantizes these operators too, and compiled code gives ONNX
+Runtime's results bit for bit.
 
 Each model is written, imported, compiled with the target's kernels and run. The reference is ONNX Runtime's optimized
 session.

@@ -41,7 +41,7 @@ NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails for negative operands of
 @pytest.mark.parametrize(("name", "dtype"), FUNCTIONS)
 def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
     if name == "ELU" and mode == LITERT_REFERENCE:
-        mode = XNNPACK  # LiteRT has no reference kernel for it, so both modes use the other kernel
+        mode = XNNPACK  # LiteRT has no reference kernel for ELU, so both modes use the default kernel
     low = int(np.iinfo(dtype).min)
     every_value: Array = np.arange(low, low + 256).astype(dtype).reshape(2, 128)
     rng = np.random.default_rng(7)

@@ -121,7 +121,7 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
     fields, position = generator.choice(positions)
     tag, value = fields[position]
     others, other = generator.choice(positions)
-    copied = copy.deepcopy(others[other])  # it may be a message that contains the field
+    copied = copy.deepcopy(others[other])  # the copied value may be a message that contains the field
     match generator.randrange(8):
         case 0:
             del fields[position]

@@ -175,7 +175,7 @@ def test_attestations_by_others_are_ignored(signed: Signed, tmp_path: Path) -> N
         layer = layout.put_blob_descriptor("application/vnd.dsse.envelope.v1+json", document)
         subject = Descriptor(about.media_type, about.digest, about.size_bytes)
         layout.put_manifest(Manifest(Report.PROVENANCE, config, (layer,), {}, subject))
-    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # an empty one as well
+    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # also a referrer without a statement
     assert archive == signed.digest
     signed.trust.check(layout, signed.digest)
 

@@ -115,7 +115,8 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
     assert list(costs["layers_db"].values()) == sorted(costs["layers_db"].values())
     assert len(costs["layers_db"]) == plain["quantized"] - 2, "all but MaxPool and Flatten"
     first, *_, last = costs["curve"]
-    # With all switches on, the model is the quantized one, and with all off, it is the float model.
+    # With all switches on, the model computes the results of the quantized model. With all switches off, it computes
+    # those of the float model.
     assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
     assert first["share"] == plain["same_class"]["share"] < 1
     assert (last["share"], last["output_db"]) == (1, None)

@@ -205,7 +205,7 @@ class DataPlane:
         loop = asyncio.get_running_loop()
 
         async def serve(connection: socket.socket) -> None:
-            with suppress(OSError):  # it was closed in the meantime
+            with suppress(OSError):  # the socket was closed in the meantime
                 await loop.connect_accepted_socket(make, connection)
 
         def take(descriptor: int) -> None:

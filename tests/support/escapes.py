@@ -87,7 +87,7 @@ def descriptors(request: Request, report: Report) -> Result:
     for name in os.listdir("/proc/self/fd"):
         try:
             listed[name] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # it is the descriptor that os.listdir used
+        except FileNotFoundError:  # this is the descriptor that os.listdir used
             continue
     return listed
 

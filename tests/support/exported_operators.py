@@ -20,7 +20,8 @@ from service.core.models.signature import ModelSignature, TensorSpec
 from service.quantize.export.model import convert_module
 from service.quantize.file.document import Document
 
-# Tolerances: float32 sums of some hundred terms in another order, and exp of another library.
+# Tolerances: ONNX Runtime adds some hundred float32 terms in another order than Octet, and uses the exp of another
+# library.
 RELATIVE, ABSOLUTE = 2e-5, 4e-6
 
 

@@ -1,7 +1,7 @@
 """Builds and runs the C++ programs of `tests/native`, and compiles other C++ sources with the product's compiler.
 
-`tests/native/CMakeLists.txt` describes the programs, as a part of the build of `service/native`. With sanitizers they
-have a build of their own, with the system's compiler.
+`tests/native/CMakeLists.txt` describes the programs, as a part of the build of `service/native`. With sanitizers, the
+programs have a separate build, with the system's compiler.
 """
 
 from __future__ import annotations

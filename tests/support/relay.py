@@ -53,5 +53,5 @@ def _pump(source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
     while data := source.recv(1 << 16):
         seen += data
         sink.sendall(data)
-    with suppress(OSError):  # it may be closed already
+    with suppress(OSError):  # the socket may be closed already
         sink.shutdown(socket.SHUT_WR)

@@ -228,7 +228,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Iterator[Cluster]:
-    """Starts a router without workers. `settings` are added to those in the order `configure`."""
+    """Starts a router without workers. `settings` are added to the settings in the order `configure`."""
     path = folder / "control"
     with ExitStack() as stack:
         control = stack.enter_context(socket.socket(socket.AF_UNIX))

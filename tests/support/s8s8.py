@@ -1,7 +1,7 @@
 """A network with signed activations and signed weights. By default, ONNX Runtime computes it in float32.
 
 It has convolutions between conversions, in the form that `quantize_static` writes with int8 for activations and
-weights. On x86-64, the session option `session.qdqisint8allowed` enables fused integer kernels for them.
+weights. On x86-64, the session option `session.qdqisint8allowed` enables fused integer kernels for these convolutions.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 def permit_tiles() -> None:
-    """Requests permission for tiles from Linux. The runtime does so when it loads an artifact that needs them."""
+    """Requests permission for tiles from Linux. The runtime requests it when it loads an artifact that needs tiles."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA):
         code = ctypes.get_errno()

@@ -479,7 +479,7 @@ API cuMemFree_v2(Address address) {
   USABLE("cuMemFree");
   auto found = current.back()->memory.find(address);
   if (found == current.back()->memory.end()) misuse("cuMemFree: nothing was allocated at %#lx", address);
-  for (Stream* stream : current.back()->streams) drain(*stream, nullptr);  // it waits for all work on the GPU
+  for (Stream* stream : current.back()->streams) drain(*stream, nullptr);  // the driver also waits for all work
   auto begin = reinterpret_cast<uint8_t*>(address);
   size_t inner = found->second.mapped - 2 * kPage;
   for (size_t at = found->second.bytes; at < inner; ++at) {

@@ -120,7 +120,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
     with ExitStack() as stack:
         host, _ = stack.enter_context(hosts.octet(bench.data_dir, served.name, image, bench.server_core, bench.scratch))
         match.enter("Octet", host)
-        stack.callback(host.wake)  # it must be awake to receive the signal to stop
+        stack.callback(host.wake)  # the server must be awake to receive the signal to stop
         _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
         with bench.bare(served.name) as bare:
             if not host.answer.read_bytes().endswith(bare.outputs()[0].tobytes()):

@@ -33,7 +33,7 @@ def main() -> None:
     panels = bars(results)
     is_drawn = bool(panels) and draw("benchmarks.serving.report.plot", PAGES / PLOT, panels)
     if not is_drawn:
-        (PAGES / PLOT).unlink(missing_ok=True)  # it belongs to another run
+        (PAGES / PLOT).unlink(missing_ok=True)  # the existing plot belongs to another run
     write_section("RESULTS.md", "serving", render(results, is_drawn))
 
 

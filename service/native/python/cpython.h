@@ -3,7 +3,8 @@
 //
 // The declarations are repeated here rather than included, so that a build needs no Python and one wheel works with all
 // versions. The interpreter that loads the library provides the functions. Free-threaded builds are not supported,
-// because their objects have another header than those of default builds. https://docs.python.org/3/c-api/stable.html
+// because their objects have another header than the objects of default builds.
+// https://docs.python.org/3/c-api/stable.html
 #pragma once
 
 #include <stddef.h>

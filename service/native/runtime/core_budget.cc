@@ -102,12 +102,12 @@ void CoreBudget::enter(Waiter& waiter) {
 
 bool CoreBudget::fits(const Waiter& waiter) const { return waiter.turn.cores <= free_; }
 
-// Returns true if the call costs little compared with those that are running.
+// Returns true if the call costs little compared with the running calls.
 bool CoreBudget::is_minor(const Turn& turn) const {
   return running_ > 0 && turn.flow->cost_s >= 0 && turn.expected_s * running_ <= kFraction * running_s_;
 }
 
-// Returns true if the call may exceed the budget. Its flow must not be ahead of the running flows.
+// Returns true if the call may exceed the budget. The call's flow must not be ahead of the running flows.
 bool CoreBudget::may_overdraw(const Waiter& waiter) const {
   return is_minor(waiter.turn) && waiter.start < finish_ && overdrawn_ <= (cores_ - 1) / kCoresOverdrawn;
 }

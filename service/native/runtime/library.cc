@@ -61,7 +61,7 @@ void write_path(int descriptor, char (&path)[96]) {
 void* open_with_libm(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr || dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL) == nullptr) return handle;
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);  // if it fails again, dlerror names the missing function
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL);  // if this fails again, dlerror names the missing function
 }
 
 }  // namespace

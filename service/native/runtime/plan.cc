@@ -13,7 +13,7 @@ constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
 
 // The limits of every GPU for a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-// They are the blocks along x, y and z, the threads of a block along x, y and z, and the bytes of dynamic shared
+// They limit the blocks along x, y and z, the threads of a block along x, y and z, and the bytes of dynamic shared
 // memory.
 constexpr int64_t kMostOfLaunch[] = {INT32_MAX, 65535, 65535, 1024, 1024, 64, 227 << 10};
 constexpr size_t kLaunchNumbers = 7;

@@ -18,9 +18,9 @@ struct Grant;
 // An opaque type in the C interface; its functions are in `octet.h`.
 //
 // A call holds a lease: as many cores of its team as it has threads, and a worker for each thread except the calling
-// one. Workers are started when a lease first needs them. Their number is always less than the budget's cores. It is
-// sufficient: a lease of n cores has n - 1 workers, so the idle workers and those that may still be started suffice for
-// every lease.
+// one. Workers are started when a lease first needs them. The number of workers is always less than the number of the
+// budget's cores. This number is sufficient: a lease of n cores has n - 1 workers, so the idle workers and the workers
+// that may still be started suffice for every lease.
 struct octet_team {
  public:
   // Returns null if memory runs out.
@@ -52,7 +52,7 @@ struct octet_team {
   octet::Array<octet::Core> cores_;
   octet::CoreBudget budget_;
   octet::Mutex mutex_;
-  octet::Array<octet::Worker*> idle_workers_;  // a stack: those that worked last are at the end
+  octet::Array<octet::Worker*> idle_workers_;  // a stack: the workers that worked last are at the end
   int32_t idle_count_ = 0;
   octet::Group* idle_groups_ = nullptr;
 };

@@ -86,7 +86,7 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
 }
 
 // Assigns its best number of threads to each call. This mixture is then measured as a whole, because a call that uses
-// one thread may write data that the next call reads on two.
+// one thread may write data that the next call reads on two threads.
 void ThreadTuner::mix() {
   int32_t most = 1;
   bool is_new = false;

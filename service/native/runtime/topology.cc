@@ -101,7 +101,7 @@ double quota_of(const char* root, const char* group) {
 }
 
 // Returns the lowest quota of a group and of its ancestors, which limit the group too. In a container, the group's path
-// may be that of the host, although only the root is visible.
+// may be the host's path, although only the root is visible.
 double least_quota(const char* root, char* group) {
   double least = 0;
   for (;;) {

@@ -62,7 +62,7 @@ Header* take(uint64_t bytes) {
 void keep(Header* block) {
   if (block->bytes > kMostKeptBytes) return free(block);
   while (kept.count == kKept || (kept.count > 0 && kept.bytes + block->bytes > kMostKeptBytes)) drop_oldest();
-  if (kept.count == 0) {  // this may be the first time in this thread
+  if (kept.count == 0) {  // this may be the first block that this thread frees
     pthread_once(&is_key_made, make_key);
     pthread_setspecific(at_exit, &kept);
   }

@@ -56,7 +56,7 @@ class Scene:
                 yield load
         finally:
             resource.prlimit(process, resource.RLIMIT_AS, (most, most))
-        assert self.served.data_plane() == process  # it is still the same process
+        assert self.served.data_plane() == process  # the data plane is still the same process
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ REFUSALS = frozenset({"unsupported", "unsupported_operator"})
 NO_FINDINGS = frozenset({"equal", "documented", "refused", "invalid"})
 
 _INPUTS = 24
-# Real outputs agree within this fraction of the largest value, because float32 sums are added in another order here.
+# Real outputs agree within this fraction of the largest value, because Octet adds float32 sums in another order than
+# the reference.
 _REAL_TOLERANCE = 1e-5
 
 
@@ -200,5 +201,5 @@ def _differing(output: Array, wanted: Array) -> np.ndarray[tuple[int, ...], np.d
 
 
 def _samples(signature: ModelSignature) -> Sequence[Sequence[Array]]:
-    """Returns the inputs that the product's verification uses, and equally many others."""
+    """Returns the inputs that the product's verification uses, and as many further inputs."""
     return [*sample_inputs(signature, _INPUTS), *sample_inputs(signature, _INPUTS, seed=1)]

@@ -91,7 +91,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request(served: PlaneProce
 
 
 def _has_room(served: PlaneProcess) -> None:
-    """Waits until a body of half the limit is accepted. This happens after the next check of connections."""
+    """Waits until a body of half the limit is accepted. The server accepts it after the next check of connections."""
 
     def is_taken() -> bool:
         answer = httpx.post(f"{served.url}/v2/models/wide/infer", content=b" " * (TOTAL // 2))

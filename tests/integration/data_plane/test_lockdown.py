@@ -134,7 +134,7 @@ def attempts(tmp_path: Path) -> list[str]:
     )
     assert process.stderr is not None
     lines = [process.stderr.readline().strip() for _ in _ATTEMPTS]
-    process.kill()  # it does not handle other signals any more
+    process.kill()  # the process does not handle other signals any more
     process.communicate()
     for each in (listens, outside, mailbox):
         each.close()

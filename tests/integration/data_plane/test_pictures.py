@@ -220,14 +220,14 @@ async def test_a_client_with_many_large_pictures_is_refused_and_delays_no_other(
         assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
         assert "too many pictures of this client wait to be decoded" in response.json()["error"]
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
-        assert not all(task.done() for task in tasks)  # when the other client has its response, some of them still wait
+        assert not all(task.done() for task in tasks)  # some pictures wait longer than the other client
 
 
 async def test_pictures_of_a_client_that_left_are_not_decoded(tables: Tables) -> None:
     async with connect(tables) as client:
         async with flood(client, 3) as tasks:
             await asyncio.wait(tasks, timeout=0.1)
-        # it is processed only after the earlier pictures
+        # this picture is processed only after the earlier pictures
         response = await client.post(INFER, content=LARGE, headers=RAW)
         assert response.status_code == 200
 

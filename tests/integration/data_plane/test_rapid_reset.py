@@ -38,7 +38,7 @@ def opened_and_reset(first: int, count: int) -> bytes:
 def is_sent_away(attacker: Peer) -> bool:
     try:
         return any(each.type == GOAWAY and each.error == ENHANCE_YOUR_CALM for each in attacker.read_responses())
-    except AssertionError:  # it closed the connection, and the frame with the reason may have been lost
+    except AssertionError:  # the server closed the connection, and the frame with the reason may have been lost
         return True
 
 

@@ -136,7 +136,7 @@ def test_the_number_of_sequences_is_limited_until_some_are_idle(client: httpx.Cl
     assert int(answer.headers["retry-after"]) >= 1
     time.sleep(IDLE_S * 1.2)
     assert start(client, MOST + 1, 4) == 4
-    assert ask(client, 1, sequence_id=1).status_code == 409  # it had no requests in the meantime
+    assert ask(client, 1, sequence_id=1).status_code == 409  # this sequence had no requests in the meantime
     assert end(client, MOST + 1) == 4
 
 

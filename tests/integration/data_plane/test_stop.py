@@ -82,7 +82,7 @@ def test_a_stopping_router_still_connects_to_its_workers(tmp_path: Path) -> None
         routed.tell()
         with persistent_connection(f"127.0.0.1:{routed.router.http}") as client:
             assert ask(client, "echo", request(vector(0))) == (200, None)
-            routed.places[routed.workers[0].id] = 1  # it can open no more connections
+            routed.places[routed.workers[0].id] = 1  # the router can open no more connections
             routed.is_told_to_end = True
             routed.router.process.send_signal(signal.SIGTERM)
             time.sleep(SOON_S)

@@ -51,7 +51,7 @@ def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(se
     head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
     with Peer(int(served.grpc.rpartition(":")[2])) as peer:
         peer.headers(1, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
-        count = 50  # their responses are longer than the window
+        count = 50  # the responses of these requests are longer than the window
         peer.send(frame(DATA, 0, 1, question * count))
         first = peer.expect(DATA, 1).payload
         answer, received = len(message(b"")) + int.from_bytes(first[1:5]), len(first)

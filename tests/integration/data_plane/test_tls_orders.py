@@ -171,7 +171,7 @@ def test_handshakes_count_toward_the_connections_of_their_address(plane: Control
     plane.hear("certificate")  # the certificate is then in use, too
     with ExitStack() as stack:
         greedy = [stack.enter_context(socket.create_connection(plane.http, GIVE_UP_S)) for _ in range(20)]
-        assert greedy[-1].recv(1) == b""  # refused, like those that were accepted before it
+        assert greedy[-1].recv(1) == b""  # refused, like the connections that were accepted before it
         for each in greedy:
             each.setblocking(False)
         refused = 0

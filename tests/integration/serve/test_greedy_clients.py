@@ -230,7 +230,7 @@ def _is_open(connection: socket.socket) -> bool:
 
 def test_responses_to_a_slow_reader_are_not_mixed_up(served: Served) -> None:
     """The last request of each client is a prediction, so the data plane answers it. The control plane answers the
-    earlier ones.
+    earlier requests.
     """
     url = urlsplit(served.url)
     body, headers = as_binary(

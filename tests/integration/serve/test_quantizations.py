@@ -213,7 +213,7 @@ def test_a_quantization_can_be_canceled(net: Served) -> None:
 
 
 def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None:
-    """The file equals the one that the command would write locally."""
+    """The file equals the file that the command would write locally."""
     (tmp_path / "net.onnx").write_bytes(residual_network(seed=3))
     folder = tmp_path / "pictures"
     (folder / "deep").mkdir(parents=True)

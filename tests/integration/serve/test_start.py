@@ -40,7 +40,7 @@ def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 def ends_well(process: subprocess.Popen[str]) -> bool:
     output, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
     assert "Traceback" not in stderr, stderr
-    quicker = bool(output) and "url" in json.loads(output.splitlines()[0])  # it was running before the signal arrived
+    quicker = bool(output) and "url" in json.loads(output.splitlines()[0])  # the server ran before the signal arrived
     return process.returncode == 0 and (not output or quicker)
 
 

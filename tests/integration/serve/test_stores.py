@@ -58,7 +58,7 @@ def test_a_build_of_one_machine_is_served_by_another_even_during_an_outage_of_th
         refused = served.client.put("/api/v1/models", params={"name": "new"}, content=b"TFL3" * 100)
         assert (refused.status_code, refused.json()["code"]) == (503, "store_unreachable")
         assert served.stop() == 0
-    with serving(second, **stores) as restarted:  # it uses the blobs that it fetched before
+    with serving(second, **stores) as restarted:  # the server uses the blobs that it fetched before
         assert restarted.label(9) == 9
         network.accept()
         pushed = restarted.push(name="other")

@@ -169,7 +169,7 @@ def test_a_message_beyond_the_limit_is_refused_before_it_is_read(echo_program: P
             error = _error(channel, "Unary", bytes(5 << 20))
             assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             assert error.details() == "a message of 5242880 bytes exceeds the limit of 100000 bytes"
-        with Peer(port) as peer:  # its length alone is sufficient
+        with Peer(port) as peer:  # the length of the message alone is sufficient
             peer.headers(1, head())
             peer.send(frame(DATA, 0, 1, b"\0\xff\xff\xff\xff"))
             assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 8

@@ -48,7 +48,7 @@ def test_a_hopeless_request_is_refused_at_once(run: Run) -> None:
     hopeless, rest, after, later = run(
         "pace 0 1 1", *pushes, "hopeless", "order 0", "pace 2 1 1", "hopeless", "pace 4.5 1 1", "hopeless"
     )
-    assert hopeless == [0, 1]  # six requests precede the oldest one that can be in time
+    assert hopeless == [0, 1]  # the two oldest requests cannot be in time, because six newer requests precede them
     assert rest == [7, 6, 5, 4, 3, 2]
     assert after == [2, 3]
     assert later == [4, 5, 6]

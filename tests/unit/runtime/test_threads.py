@@ -48,7 +48,7 @@ def test_cores_are_free_again_after_an_error() -> None:
 def test_nested_calls_share_the_acquired_cores() -> None:
     team, free = team_of(CORES, budget=2), []
     with Threads(1, team):
-        with Threads(2, team):  # would wait for itself if it acquired cores again
+        with Threads(2, team):  # the thread would wait for itself if it acquired cores again
             free.append(team.free_cores)
         free.append(team.free_cores)
     assert [*free, team.free_cores] == [1, 1, 2]
@@ -59,7 +59,7 @@ def test_waiting_for_cores_lets_other_threads_of_python_run() -> None:
     with ThreadPoolExecutor(1) as pool:
         with Threads(1, team):
             call = pool.submit(lambda: Threads(1, team).__enter__().__exit__())
-            while not team.waiting:  # would hang if the other thread held the interpreter lock while it waits
+            while not team.waiting:  # this loop would hang if the other thread held the interpreter lock while it waits
                 pass
         call.result(timeout=60)
 

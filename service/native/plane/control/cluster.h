@@ -77,11 +77,12 @@ class Cluster {
   WorkerRef find(const std::string& id) const;  // returns null if no order contains the worker any more
   // Returns true if the workers for a model are resolved: an order contains the model, or a ready worker has it loaded.
   bool is_resolved(std::string_view address) const;
-  // Chooses a worker that is ready and not in `tried`. It must have the model loaded; if no such worker exists, it must
-  // belong to a pool that can serve the model. Chooses the worker with the lowest load relative to its capacity, at
-  // random among equal ones, and prefers workers without recent connection failures. If all workers that have the model
-  // are full, it may choose another worker of the same pools, which then loads the model. Requests of one `sequence` go
-  // to the same worker as long as the set of workers is unchanged. Throws Problem if no worker qualifies.
+  // Chooses a worker that is ready and not in `tried`. The worker must have the model loaded; if no such worker exists,
+  // it must belong to a pool that can serve the model. Of these workers, chooses the one with the lowest load relative
+  // to its capacity, at random among equal ones, and prefers workers without recent connection failures. If all workers
+  // that have the model are full, it may choose another worker of the same pools, which then loads the model. Requests
+  // of one `sequence` go to the same worker as long as the set of workers is unchanged. Throws Problem if no worker
+  // qualifies.
   WorkerRef choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                    double now_s) const;
 

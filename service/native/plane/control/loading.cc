@@ -64,7 +64,7 @@ class CallLimits {
  public:
   CallLimits(const LoadOrder& order, const octet_model* model)
       : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
-    // The time was measured on several cores, but the call may have to run on one.
+    // The time was measured on several cores, but the call may have to run on one core.
     if (octet_is_for_card(model) == 0)
       cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
   }

@@ -35,8 +35,9 @@ class Running {
   Slot assign_slot(const std::string& artifact, const std::string& model);
 
   // For a process without a supervisor. Returns the name and version of a model whose call has exceeded its time limit,
-  // or an empty string. `elapsed_s` is the time since the last check. It works like service/workers/watching.py, but
-  // cannot read the states of threads: if a thread got no processor time, a tenth of the elapsed time counts.
+  // or an empty string. `elapsed_s` is the time since the last check. This function works like
+  // service/workers/watching.py, but cannot read the states of threads: if a thread got no processor time, a tenth of
+  // the elapsed time counts.
   std::string find_hung_call(double elapsed_s);
 
  private:
@@ -71,8 +72,8 @@ struct LoadOrder {
   double call_limit_s = 0;  // a call that takes longer than this may count as hung; 0 means no limit
   size_t most_sequences = 128;
   double sequence_idle_s = 60;
-  // The artifact has crashed the server before, so its calls never run at the same time as those of other such
-  // artifacts.
+  // The artifact has crashed the server before, so its calls never run at the same time as calls of other artifacts
+  // that have crashed the server.
   bool is_suspect = false;
   Signature signature;
 };

@@ -13,13 +13,14 @@
 namespace octet::plane {
 
 // Restricts the process. Afterwards no thread can read files except those beneath `readable` and the system files that
-// the loader and the runtime need. No thread can write files, except existing ones beneath `writable`, which it can
-// also read. No thread can start programs or processes, or create sockets other than connected pairs. Must be called
-// while the process has one thread. Returns the names of the mechanisms that this kernel does not support. Throws
-// std::system_error.
+// the loader and the runtime need. No thread can write files, except existing files beneath `writable`, which threads
+// can also read. No thread can start programs or processes, or create sockets other than connected pairs. Must be
+// called while the process has one thread. Returns the names of the mechanisms that this kernel does not support.
+// Throws std::system_error.
 //
-// `driver`: the folder of NVIDIA's driver, or empty if none is installed. Its devices, and the system files that it
-// reads, stay accessible. `start_driver` is called before the files are restricted, so it can load and open any file.
+// `driver`: the folder of NVIDIA's driver, or empty if none is installed. The driver's devices, and the system files
+// that the driver reads, stay accessible. `start_driver` is called before the files are restricted, so it can load and
+// open any file.
 std::string restrict_process(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
                              const std::string& driver = {}, const std::function<void()>& start_driver = {});
 

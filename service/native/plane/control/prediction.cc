@@ -220,7 +220,7 @@ void Prediction::enqueue(const std::shared_ptr<Mailbox>& mailbox, Pool&) {
   job->mailbox = mailbox;
   job->inputs = std::move(in_order_);
   if (model_->sequences != nullptr) {
-    if (turn_ == nullptr) {  // its sequence ended while it waited
+    if (turn_ == nullptr) {  // the sequence ended while the request waited
       job->outcome = Outcome::kFailed;
       mailbox->put(job);
       return;

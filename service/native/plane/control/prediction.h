@@ -41,7 +41,7 @@ class QueueSlot {
 
   bool admit(ModelRef model);
   void release();
-  bool acquire();  // takes a slot; returns true also if it already has one
+  bool acquire();  // takes a slot; also returns true if a slot is already held
   void leave();
   // From now on, the queue owns the slot, and frees it when it starts the job.
   void mark_submitted() { has_slot_ = false; }

@@ -74,7 +74,7 @@ constexpr long kAllowed[] = {
     __NR_getdents64,
     __NR_write,
     __NR_writev,
-    // Existing sockets, and accepted ones.
+    // Calls on existing and on accepted sockets.
     __NR_accept4,
     __NR_recvfrom,
     __NR_recvmsg,
@@ -130,8 +130,8 @@ constexpr long kOfCards[] = {
     __NR_getrlimit,
 #endif
 };
-// Commands of the control device have type F (NV_IOCTL_MAGIC in nv-ioctl-numbers.h). Those of the unified memory device
-// are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts the devices.
+// Commands of the control device have type F (NV_IOCTL_MAGIC in nv-ioctl-numbers.h). Commands of the unified memory
+// device are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts the devices.
 constexpr uint32_t kCommandType = 0x4600, kCommandTypeMask = 0xff00, kPlainCommands = ~0xffu;
 constexpr std::array<uint32_t, 2> kCommandsOfUnifiedMemory = {0x30000001, 0x30000002};
 
@@ -148,7 +148,7 @@ constexpr uint32_t kOfThreads = kThread | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM
 constexpr uint32_t kSetVma = 0x53564d41;
 // F_SETOWN and similar commands are excluded, because they make the kernel send signals to another process.
 constexpr std::array<uint32_t, 6> kDescriptorCommands = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC};
-constexpr uint32_t kConnects = MSG_FASTOPEN;  // MSG_FASTOPEN connects a socket, even a listening one that was shut down
+constexpr uint32_t kConnects = MSG_FASTOPEN;  // connects a socket, even a listening socket that was shut down
 
 using Program = std::vector<sock_filter>;
 

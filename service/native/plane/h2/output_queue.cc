@@ -57,7 +57,7 @@ void OutputQueue::consume(size_t bytes) {
     Segment& front = segments_.front();
     front_offset_ -= front.bytes().size();
     if (segments_.size() == 1 && front.borrowed.data == nullptr) {
-      front.copied.clear();  // its memory is reused for the next frames
+      front.copied.clear();  // the memory of the text is reused for the next frames
       return;
     }
     segments_.pop_front();

@@ -89,7 +89,7 @@ class Session final : private FrameReader::Handler {
   /// Refuses new streams (RFC 9113 section 6.8). Open streams continue. Streams that the peer opens before it learns of
   /// this are served too. `closed` becomes true when all have ended.
   void drain();
-  /// Counts a stream that the handler has refused. Too many of them end the connection.
+  /// Counts a stream that the handler has refused. Too many refused streams end the connection.
   void refused() { count_nuisance(); }
   /// Reports that the socket was closed. Ends every stream.
   void disconnect();
@@ -138,7 +138,7 @@ class Session final : private FrameReader::Handler {
   bool stream_error(StreamId id, ErrorCode code);
   void close_stream(StreamId id, ClosedStreams::How how);
   Stream* find(StreamId id);
-  // Returns true for ids of streams that the client has not opened. Its streams have odd ids (section 5.1.1).
+  // Returns true for ids of streams that the client has not opened. A client's streams have odd ids (section 5.1.1).
   bool is_idle(StreamId id) const { return id > last_stream_ || id % 2 == 0; }
   void goaway(StreamId last, ErrorCode code, std::string_view why);
 

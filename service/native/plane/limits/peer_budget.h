@@ -44,8 +44,8 @@ struct PeerLimits {
   double share = 0.75;
   Rate resets = {1000, 100};       // per address
   Rate nuisances = {10000, 1000};  // per address
-  // The rates of all addresses together are limited to this multiple of the rates of one address. Beyond it, the
-  // addresses with the most uses are refused.
+  // The rates of all addresses together are limited to this multiple of the rates of one address. Beyond this limit,
+  // the addresses with the most uses are refused.
   double process_rates = 10;
 };
 

@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-// Returns true for headers that concern a single connection, and for those that this process sets itself.
+// Returns true for headers that concern a single connection, and for headers that this process sets itself.
 bool is_left_out(std::string_view name) {
   constexpr std::array kNames = {"connection",     "keep-alive",      "proxy-connection",  "upgrade",
                                  "expect",         "x-forwarded-for", "x-forwarded-proto", "x-request-id",

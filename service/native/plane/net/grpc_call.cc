@@ -71,8 +71,8 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
   is_reflection_ = is_reflection(path_);
   std::string_view rpc = rpc_of(path_, kService);
   is_streaming_ = is_reflection_ || rpc == "ModelStreamInfer";
-  // gRPC clients announce in `grpc-accept-encoding` that they can decompress, even if their user has not asked for it.
-  // So responses are compressed only if the request also has HTTP's `accept-encoding`.
+  // gRPC clients announce in `grpc-accept-encoding` that they can decompress, even if their user has not requested
+  // compression. So responses are compressed only if the request also has HTTP's `accept-encoding`.
   std::string wanted, accepted;
   keep("accept-encoding", wanted);
   keep("grpc-accept-encoding", accepted);

@@ -81,7 +81,8 @@ void InfoExchange::answer() {
   }
   auto [model, version] = parse_address(qualify_name(tenant_, model_), version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
-  std::weak_ptr<bool> is_here = is_here_;  // without it, a later connection with the same number could get the response
+  std::weak_ptr<bool> is_here =
+      is_here_;  // without this check, a later connection with the same number could get the response
   auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
     if (is_here.expired()) return;
     guard([&] {

@@ -37,7 +37,7 @@ class ProxyListener {
 
   virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: the length of the body that follows
   virtual void on_piece(std::string_view piece) = 0;
-  virtual bool takes_more() const = 0;  // if it returns false, the listener calls `resume` later
+  virtual bool takes_more() const = 0;  // false: stop reading until the listener calls `resume`
   virtual void on_answered() = 0;       // the response is complete
   // The response will not come, or the rest of it will not come.
   virtual void on_failed(const Problem& problem) = 0;

@@ -138,12 +138,12 @@ void Reactor::settle() {
     if (slot.peer == nullptr) continue;
     if (std::unique_ptr<Peer> next = slot.peer->successor()) {
       slot.peer = std::move(next);
-      ++depth_;  // this loop also handles the connections that it touches, including the current one
+      ++depth_;  // this loop also handles the connections that `begin` touches, including the current one
       with(descriptor, [](Peer& peer) { peer.begin(); });
       --depth_;
       continue;
     }
-    ++depth_;  // this loop also handles the connections that it touches
+    ++depth_;  // this loop also handles the connections that `on_settled` touches
     slot.peer->on_settled();
     --depth_;
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
@@ -176,7 +176,7 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
       ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       take_in(client, listener.make(client, format_address(address), std::move(connection_slot)));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      listen_again(descriptor, listener, false);  // otherwise it would be reported as ready all the time
+      listen_again(descriptor, listener, false);  // otherwise epoll would report the listener as ready all the time
       listener.again_s = now_s() + kPauseS;
       return;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {

@@ -15,8 +15,8 @@ namespace octet::plane {
 
 namespace {
 
-// Headers that are forwarded to a worker in addition to those that ProxyRequest adds, and headers of its response that
-// are returned to the client.
+// Headers that are forwarded to a worker in addition to the headers that ProxyRequest adds, and headers of the worker's
+// response that are returned to the client.
 constexpr std::array kPassedOn = {
     "accept",         "accept-encoding", "content-encoding", "content-type", "inference-header-content-length",
     "octet-affinity", "traceparent",     "tracestate"};

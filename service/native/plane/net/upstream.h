@@ -81,7 +81,7 @@ class Upstream final : public Peer {
   bool may_read_ = true, wants_turn_ = false, is_over_ = false, was_used_ = false, is_announced_ = false;
 };
 
-// Calls `act` unless the connection has ended, in which case its descriptor may belong to another one.
+// Calls `act` unless the connection has ended, in which case its descriptor may belong to another connection.
 void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act);
 
 }  // namespace octet::plane

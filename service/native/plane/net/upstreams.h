@@ -34,8 +34,8 @@ class Upstreams {
 
   // Applies an order: opens connections to new workers, and notifies the connections to removed ones.
   void changed(const Cluster::Change& change);
-  // Returns the id of a free connection. kLater means that the waiter will be called when one is free or this has
-  // failed. kNone means that none will be free.
+  // Returns the id of a free connection. kLater means that the waiter will be called when a connection is free, or when
+  // it is certain that none will be. kNone means that no connection will be free.
   int64_t get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter);
 
  private:

@@ -78,7 +78,7 @@ bool ModelQueue::admit() {
       note_concurrency(now);
     }
   }
-  put(hopeless);  // their submitters are notified even if this request was not admitted
+  put(hopeless);  // the submitters of these jobs are notified even if this request was not admitted
   return is_admitted;
 }
 

@@ -2,7 +2,7 @@
 //
 // A request takes a slot before its body has arrived. Requests wait in the order of their levels and arrival. A thread
 // that has finished a call takes the next requests itself. docs/adr/0021-queue.md gives the reasons for this design,
-// and 0027 those for native code.
+// and 0027 gives the reasons for native code.
 //
 // All public functions may be called from any thread.
 #pragma once
@@ -57,7 +57,7 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   // if all waiting requests will be answered in less time than refusing them takes.
   bool admit();
   void leave(bool has_slot);
-  // Gives a request's slot to others, or takes a slot again (returns false if none is free).
+  // Gives a request's slot to other requests, or takes a slot again (returns false if none is free).
   void release_slot();
   bool acquire_slot();
 

@@ -33,7 +33,7 @@ Shape expected_shape(const TensorSpec& spec, int64_t samples) {
 }
 
 // For a model with buckets. Returns true if the static dimensions match and the dynamic ones are positive. Whether the
-// shapes of all inputs together match a bucket, or can be padded to one, is checked later for the whole request.
+// shapes of all inputs together match a bucket, or can be padded to a bucket, is checked later for the whole request.
 bool suits_bucket(const TensorSpec& spec, const Shape& shape) {
   if (shape.size() != spec.shape.size()) return false;
   for (size_t axis = 0; axis < shape.size(); ++axis) {

@@ -32,8 +32,8 @@ inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);  // NOLINT(pe
 // Shared memory that every kernel may use without a request for more.
 inline constexpr uint32_t kSharedBytesOfAll = 48 << 10;
 
-// The member, the exported name, and the arguments. The header of a CUDA toolkit maps names without suffix to those
-// with _v2.
+// The member, the exported name, and the arguments. The header of a CUDA toolkit maps names without suffix to names
+// with the suffix _v2.
 #define OCTET_CUDA_FUNCTIONS(FUNCTION)                                                                               \
   FUNCTION(init, "cuInit", (unsigned))                                                                               \
   FUNCTION(driver_version, "cuDriverGetVersion", (int*))                                                             \

@@ -54,12 +54,12 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Finds the kernels of the plan's calls in the library, and the GPUs that can run them. Does not load them onto a
-  // GPU.
+  // Finds the kernels of the plan's calls in the library, and the GPUs that can run the kernels. Does not load the
+  // kernels onto a GPU.
   octet_status find(const octet_model& model);
 
-  // Returns the GPU at index `rank` (0, 1, ...) among those that can run the model. They are sorted by the memory that
-  // this process has allocated on them, least first. Returns null if `rank` is too large.
+  // Returns the GPU at index `rank` (0, 1, ...) among those that can run the model. These GPUs are sorted by the memory
+  // that this process has allocated on each, least first. Returns null if `rank` is too large.
   Device* candidate(int rank) const;
 
   // Returns the model's state on `device`, loading it on first use. `device` must be current.

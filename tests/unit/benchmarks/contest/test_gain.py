@@ -17,7 +17,8 @@ NAMES = ["mobilenet_v1_0.25_128_quant", "tf2_mobilenet_v2_1.0_224_ptq", "pretrai
 def test_a_float_form_gives_like_shares(name: str) -> None:
     """Compares the class probabilities for smooth inputs of low contrast, which no quantized layer clips.
 
-    They may differ by the quantization error of 8 bits. A wrong stride, padding or axis gives entirely different ones.
+    They may differ by the quantization error of 8 bits. A wrong stride, padding or axis gives entirely different
+    probabilities.
     """
     file = (require_shared_data() / "models" / "tflite" / f"{name}.tflite").read_bytes()
     quantized, real = (Interpreter(model_content=each) for each in (file, with_real_weights(file)))

@@ -60,7 +60,7 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
         results.keep(question, {}, [file])
     for index, entry in enumerate(sorted((tmp_path / "results").iterdir())):
         os.utime(entry, (index, index))
-    assert results.take(questions[0], into) is not None  # it was stored first, but used last
+    assert results.take(questions[0], into) is not None  # this result was stored first, but used last
     results.keep(questions[2], {}, [file])
     assert [results.take(question, into) is not None for question in questions] == [True, False, True]
 

@@ -231,7 +231,7 @@ def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
 
     module = module_of([(a.shape, storage), (b.shape, storage)], lambda emit, inputs: emit(call(*inputs)))
     if mode == "xnnpack" and name == "add" and max(types[0].scale, types[1].scale) / types[2].scale < 2**-10:
-        return  # XNNPACK and Octet both refuse it
+        return  # XNNPACK and Octet both refuse such scales
     holds(module, mode, OPERANDS[0], [a, b])
 
 
@@ -277,7 +277,7 @@ def test_function_of_one_value(data: st.DataObject, mode: str, function: str) ->
     known = {"alpha": 0.1, "approximate": True, "low": 3, "high": 90, "even_low": 4, "even_high": 89}
     attrs = {name: known[name] for name in FUNCTIONS[function]}
     if function == "hard_swish" and in_type.scale / out_type.scale > 128:
-        return  # LiteRT and Octet both refuse it
+        return  # LiteRT and Octet both refuse such scales
     x = values(draw, (2, 3, 21), storage)
     module = module_of(
         [(x.shape, storage)], lambda emit, inputs: emit(ops.unary(function, inputs[0], in_type, out_type, **attrs))

@@ -121,7 +121,7 @@ def test_a_child_lowers_its_priority_and_stays_on_its_processors(scratch: Path) 
         "nice": max(7, os.getpriority(os.PRIO_PROCESS, 0)),
         "policy": os.SCHED_BATCH,
         "processors": [last],
-        "session": os.getsid(0),  # otherwise, its niceness might have no effect: see core.scheduling
+        "session": os.getsid(0),  # otherwise, the child's niceness might have no effect: see core.scheduling
     }
 
 

@@ -33,8 +33,8 @@ def attention(
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
     """Returns a module of an attention layer, and its inputs.
 
-    It consists of dense layers for query, key and value (or one layer for all three if `together`), two products, and a
-    dense layer.
+    The layer consists of dense layers for query, key and value (or one layer for all three if `together`), two
+    products, and a dense layer.
     """
     rng = np.random.default_rng(7)
     channels = heads * size

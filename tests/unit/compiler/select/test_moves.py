@@ -1,4 +1,4 @@
-"""Several operators that only copy elements become one kernel. It writes no intermediate tensors."""
+"""Several operators that only copy elements become one kernel. This kernel writes no intermediate tensors."""
 
 from __future__ import annotations
 

@@ -167,7 +167,8 @@ def test_layer_norm_of_bytes(columns: int, target: Target, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("columns", [4, 7, 8, 12, 16, 29, 31, 64, 192])
 def test_layer_norm(columns: int, target: Target, tmp_path: Path) -> None:
-    """The mean is computed in float64. Squares are added by fused multiply-adds; the last ones are added separately."""
+    """The mean is computed in float64. Squares are added by fused multiply-adds; the squares of the last columns are
+    added separately."""
     rng = np.random.default_rng(columns)
     scale, addend = (rng.normal(1, 0.3, columns).astype(np.float32) for _ in range(2))
 

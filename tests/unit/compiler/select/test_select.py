@@ -210,8 +210,8 @@ def bottleneck_network(net: Network, x: Tensor) -> Tensor:
 def joined_network(net: Network, x: Tensor) -> Tensor:
     """Emits a dense block: every layer reads all earlier outputs, so concatenations are parts of concatenations.
 
-    Parts begin at the start of a block or inside one. Some are also read by layers that need other halos, are pooled,
-    occur twice, or have another type than the result.
+    Parts begin at the start of a block or inside one. Some parts are also read by layers that need other halos, are
+    pooled, occur twice, or have another type than the result.
     """
     rng = net.rng
     net.shared = net.type()

@@ -95,7 +95,7 @@ def test_numbers_are_those_of_python(probe: Probe, text: str) -> None:
 
 
 def _between(low: float, digits: int) -> str:
-    """Returns the midpoint between a float32 and the next one, with some digits."""
+    """Returns the midpoint between a float32 and the next float32, with some digits."""
     high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
     return f"{(low + high) / 2:.{digits}e}"
 

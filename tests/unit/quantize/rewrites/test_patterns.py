@@ -1,4 +1,4 @@
-"""The operators of a network that are quantized, and the reasons for the others."""
+"""The operators of a network that are quantized, and the reasons why the other operators are not."""
 
 from __future__ import annotations
 

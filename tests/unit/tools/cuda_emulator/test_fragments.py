@@ -1,7 +1,7 @@
 """Tests of the fragments of mma and ldmatrix, with products of matrices in the layouts of the PTX ISA.
 
 The functions here compute the position of one element at a time, as in the documentation. The emulation gathers whole
-registers. Both must agree with NumPy's product.
+registers. The functions and the emulation must both agree with NumPy's product.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ async def test_a_model_that_cannot_be_loaded_does_not_affect_the_others(
 
 
 async def test_it_stops_when_memory_is_full(serving: Serving, plane: FakePlane) -> None:
-    """The models that most workers have stay loaded. Loading the others would evict them one after the other."""
+    """The models that most workers have stay loaded. Loading further models would evict them one after the other."""
     tables = models(*"abcdef")
     async with serving(tables, refresh_s=1e6, memory_bytes=100) as registry:
         await taken_over(registry, [(name, None) for name in "abcdef"])

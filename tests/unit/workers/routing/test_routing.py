@@ -44,7 +44,7 @@ class Cluster:
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
-        self.may_answer = threading.Event()  # while it is cleared, calls that look up a model do not return
+        self.may_answer = threading.Event()  # while this event is cleared, calls that look up a model do not return
         self.may_answer.set()
         self.security = Security("secret")
         self.authorities: bytes | None = None
@@ -97,7 +97,7 @@ class Cluster:
         await self.until(lambda: self.told.workers.keys() == self.workers.keys())
 
     async def sees_but(self, refused: str, *others: Worker) -> None:
-        """Waits until the routing has sent exactly these workers to the data plane, apart from the refused one."""
+        """Waits until the routing has sent exactly these workers to the data plane, apart from the refused worker."""
         self.workers |= {each.id: each for each in others}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys() - {refused})
 

@@ -176,7 +176,7 @@ async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -
     await scene.addresses.end("acme").accept()
     await eventually_async(lambda: bool(scene.listener.finds))
     (found,) = scene.listener.finds
-    assert beta in found.models  # otherwise it would be considered lost
+    assert beta in found.models  # otherwise the data plane would be considered lost
     assert acme not in found.models
 
 

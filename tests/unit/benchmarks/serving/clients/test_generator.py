@@ -89,7 +89,7 @@ def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, pol
     with serving(server, tmp_path) as at:
         outcome = run(Load(**at, connections=clients, seconds=1.0, polls=polls, warm_up_s=0.0))  # type: ignore[arg-type]
     assert outcome.wrong == 0
-    assert server.count - clients <= len(outcome.good) <= server.count  # without those in flight at the end
+    assert server.count - clients <= len(outcome.good) <= server.count  # without the requests in flight at the end
     assert outcome.elapsed_s <= 1.0
     assert outcome.per_s <= 1.05 / SERVICE_S
     assert outcome.latencies_ms()[0] >= 1e3 * SERVICE_S

@@ -1,4 +1,4 @@
-"""MXNet symbols are imported. Those that cannot be imported are refused, and the error names the operator."""
+"""MXNet symbols are imported. Symbols that cannot be imported are refused, and the error names the operator."""
 
 from __future__ import annotations
 

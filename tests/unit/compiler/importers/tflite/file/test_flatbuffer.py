@@ -106,7 +106,7 @@ def test_tables_beyond_the_limit_are_refused_in_bounded_time() -> None:
     started = time.process_time()
     with pytest.raises(MalformedModel, match="more than 250000 tables"):
         verify(shared_tensor_file(references=260_000, rank=0))
-    assert time.process_time() - started < 30  # it usually takes less than one second
+    assert time.process_time() - started < 30  # usually less than one second
 
 
 @given(st.binary(max_size=400))

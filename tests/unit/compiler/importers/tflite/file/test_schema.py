@@ -14,8 +14,8 @@ from service.compiler.importers.tflite import activations, geometry
 from service.compiler.importers.tflite.file import schema
 
 FIELDS = [(table, field) for table, fields in schema.TABLES.items() for field in fields]
-# `accessors.int32_at` reads both. For operator codes below 127, `tflite` returns the older field, and it does not have
-# the other one yet.
+# `accessors.int32_at` reads both fields of an operator code. For codes below 127, `tflite` returns the older field.
+# `tflite` does not have the field `external_buffer` yet.
 _INTERPRETED = {("OperatorCode", "builtin_code")}
 _NEWER = {("Tensor", "external_buffer")}
 

@@ -81,7 +81,7 @@ def test_an_output_has_the_shape_that_litert_computes(declared: tuple[int, ...])
 
 def batches_of_blocks(signature: list[int] | None) -> bytes:
     """Returns a model with SPACE_TO_BATCH_ND and a ReLU, in the form that converters write for a variable batch size.
-    They do not know how many images the first operator returns, and write 1.
+    Converters do not know how many images the first operator returns, and write 1.
     """
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 4, 4, 2), np.int8, X)

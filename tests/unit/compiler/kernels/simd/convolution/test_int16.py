@@ -56,7 +56,7 @@ def module(
     x = rng.integers(LOW, HIGH, shape, endpoint=True).astype(np.int16)
     if rng.integers(3) == 0:
         x[:] = rng.choice(np.array([LOW, HIGH]))
-    large = 10 ** int(rng.choice([6, 11]))  # with the larger one, sums do not fit 32 bits
+    large = 10 ** int(rng.choice([6, 11]))  # with biases up to 10**11, sums do not fit 32 bits
     bias = relax.const(rng.integers(-large, large, filters), "int64") if rng.integers(4) else None
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

@@ -35,7 +35,7 @@ def holds(draw: Draw, mode: str, make: Callable[[Draw, Isa, Mode], Case]) -> Non
     try:
         case = make(draw, ISA, get_mode(mode))
     except Declined:
-        assert mode == LITERT_REFERENCE  # it rounds dense layers in 64 bits, and scales of 1 or more have no kernel
+        assert mode == LITERT_REFERENCE  # this mode has no kernel for dense layers with scales of 1 or more
         return
     schemes = ranked(ISA, case.layer, 2.0)
     assume(schemes)
