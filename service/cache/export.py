@@ -1,6 +1,7 @@
 """Exports an artifact as a tar archive of an OCI image layout, which `oras cp --from-oci-layout` and `octet run` read.
 
-Archives of the same artifact and reports are equal byte for byte. Their size is known before they are written.
+Archives of the same artifact and reports are equal byte for byte. The size of an archive is known before the archive is
+written.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Index:
 
     @contextmanager
     def change(self) -> Iterator[list[Entry]]:
-        """Yields the entries for changes in place. They are written when the block ends without an exception.
+        """Yields the entries for changes in place. The entries are written when the block ends without an exception.
 
         The layout's lock is held during the block, so no other process can change the index or collect garbage.
 

@@ -202,8 +202,8 @@ class OciLayout:
         return self._index.annotations()
 
     def change_annotations(self) -> AbstractContextManager[dict[str, str]]:
-        """Yields the annotations of the index for changes in place. They are written atomically when the block ends
-        without an exception.
+        """Yields the annotations of the index for changes in place. The annotations are written atomically when the
+        block ends without an exception.
         """
         return self._index.change_annotations()
 

@@ -175,7 +175,7 @@ class LocalBlobStore:
             sync_directory(self._blobs)
 
     def _has_whole(self, digest: Digest) -> bool:
-        """Returns true if the blob exists and is not damaged. Its age is then reset."""
+        """Returns true if the blob exists and is not damaged. In this case, also resets the blob's age."""
         try:
             self.path(digest)
             self.renew(digest)

@@ -80,7 +80,7 @@ class NodeCache:
     def added(self, size_bytes: int) -> None:
         """Calls `make_room` if the cache may be full. Call this after adding a blob of this size.
 
-        It keeps an estimate of the free space, so that the files need not be summed up each time.
+        The cache keeps an estimate of the free space, so that the files need not be summed up each time.
         """
         self._room_bytes -= size_bytes
         if self._room_bytes < 0 or time.monotonic() - self._looked_s >= _LOOK_S:

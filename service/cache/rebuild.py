@@ -1,7 +1,7 @@
 """Rebuilds the index of a layout in a folder, after the index or the marker file was damaged.
 
-The index lists manifests, which are blobs. They are found again by reading every blob that is small enough to be a
-manifest. The annotations, which include the names of models, are stored only in the index. `catalog.synchronize`
+The index lists manifests, which are blobs. The manifests are found again by reading every blob that is small enough to
+be a manifest. The annotations, which include the names of models, are stored only in the index. `catalog.synchronize`
 restores them from the database.
 """
 

@@ -53,7 +53,8 @@ class BlobStore(Protocol):
         """Returns the total size of all blobs."""
 
     def path(self, digest: Digest) -> Path:
-        """Returns the path of a local file with the blob's bytes, for mapping into memory. It must not be changed.
+        """Returns the path of a local file with the blob's bytes, for mapping into memory. The file must not be
+        changed.
 
         Raises:
             NotFound: the store does not have the blob.

@@ -53,7 +53,9 @@ class StageView:
         self._fraction = fraction
 
     def finish(self, at_s: float | None = None, succeeded: bool = True) -> None:
-        """Records the end of the current stage. It was the build's last if `enter` is not called again."""
+        """Records the end of the current stage. This stage was the last one of the build if `enter` is not called
+        again.
+        """
         if self._current is None:
             return
         mark, style = ("✓", "green") if succeeded else ("✗", "bold red")

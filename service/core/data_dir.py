@@ -32,15 +32,15 @@ class DataDir(BaseModel):
 
     @property
     def scratch_dir(self) -> Path:
-        """The folder that builds work in. It is on the store's file system, so that finished files can be renamed into
-        the store without a copy.
+        """The folder that builds work in. The folder is on the store's file system, so that finished files can be
+        renamed into the store without a copy.
         """
         return self.data_dir / "scratch"
 
     @property
     def planes_dir(self) -> Path:
-        """The folders that the data planes of single tenants may read (`service.workers.tenant_planes`). They are on
-        the store's file system.
+        """The folders that the data planes of single tenants may read (`service.workers.tenant_planes`). These folders
+        are on the store's file system.
         """
         return self.data_dir / "planes"
 

@@ -1,4 +1,4 @@
-"""Content digests of the form `sha256:<64 hex digits>`. They are the names of blobs."""
+"""Content digests of the form `sha256:<64 hex digits>`. Digests are the names of blobs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from service.core.system.gpus import Gpu, detect_gpus
 _CPUINFO = Path("/proc/cpuinfo")
 
 # By architecture and entry of getauxval(3), AT_HWCAP (16) and AT_HWCAP2 (26): the names of the bits, from the lowest
-# on. Those of AArch64 are from arch/arm64/kernel/cpuinfo.c; those of RISC-V are the letters of the extensions.
+# on. The names for AArch64 are from arch/arm64/kernel/cpuinfo.c; the names for RISC-V are the letters of the
+# extensions.
 _HWCAP_FEATURES = {
     "aarch64": {
         16: "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc dcpop sha3"
@@ -129,7 +130,8 @@ class Host:
     def best(self) -> Target | None:
         """The best target that this CPU can run; None if it runs none, and can only compile for other machines.
 
-        It is never a GPU target: a CPU computes the same results, and the user decides which device to use.
+        The best target is never a GPU target: a CPU computes the same results, and the user decides which device to
+        use.
         """
         return next((target for target in _CPU_TARGETS if target.runs_on(self)), None)
 

@@ -107,7 +107,8 @@ class Database:
         return self._engine.now(connection) if clock is None else clock.now()
 
     def read(self) -> AbstractContextManager[sa.Connection]:
-        """Starts a reading transaction. It sees one state of the database; on PostgreSQL, one state per statement.
+        """Starts a reading transaction. The transaction sees one state of the database; on PostgreSQL, one state per
+        statement.
 
         Raises:
             DatabaseBusy: the database was locked for too long.
@@ -117,7 +118,8 @@ class Database:
         return self._transaction(self._engine.reading)
 
     def write(self) -> AbstractContextManager[sa.Connection]:
-        """Starts a writing transaction. It is committed when the block ends, and rolled back if the block raises.
+        """Starts a writing transaction. The transaction is committed when the block ends, and rolled back if the block
+        raises.
 
         Raises:
             StorageFull: no space is left.

@@ -1,4 +1,4 @@
-"""Counts for the metrics. They come from the tables, so they never decrease, even across restarts."""
+"""Counts for the metrics. The counts come from the tables, so they never decrease, even across restarts."""
 
 from __future__ import annotations
 

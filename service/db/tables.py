@@ -124,7 +124,7 @@ is_live = sa.and_(
 # every process that uses the tables.
 sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live)
 
-# The builds among which `claims.claim` finds the next one. It is literal SQL so that SQLite uses the index.
+# The builds among which `claims.claim` finds the next one. The condition is literal SQL so that SQLite uses the index.
 is_unfinished = sa.text("builds.state IN ('queued', 'running')")
 sa.Index(
     "ix_builds_claim_order",

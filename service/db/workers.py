@@ -1,4 +1,6 @@
-"""The table of worker processes: their heartbeats and capabilities. It does not decide who may build: leases do."""
+"""The table of worker processes: their heartbeats and capabilities. The table does not decide which worker may build:
+leases do.
+"""
 
 from __future__ import annotations
 

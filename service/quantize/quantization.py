@@ -33,7 +33,7 @@ class Options:
     """How to quantize a model.
 
     Attributes:
-        choose: the method that chooses types from statistics. It is a name in `METHODS`, or a function.
+        choose: the method that chooses types from statistics. Its value is a name in `METHODS`, or a function.
         storage: the storage type of activations. Weights are int8, symmetric, with a scale for each channel.
         kept: the names of outputs of operators that stay in float.
         wide: the names of outputs of operators with 8-bit weights and 16-bit activations.
@@ -146,8 +146,8 @@ class Calibration:
         return {name: choose(self._statistics_of(name), options.storage) for name in planned.observed}
 
     def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
-        """Returns 16-bit types that cover all observed values. Their steps are so small that clipping would not reduce
-        the error.
+        """Returns 16-bit types that cover all observed values. The steps of these types are so small that clipping
+        would not reduce the error.
         """
         return {
             name: minmax(self._statistics_of(own), STORAGE)
@@ -157,7 +157,7 @@ class Calibration:
 
     def _statistics_of(self, name: str) -> Statistics:
         """Returns the statistics of a tensor. If the operator before it runs in a more precise type, a tensor that only
-        moves elements of another one has its own type. It then uses the statistics of the original.
+        moves elements of another one has its own type. Such a tensor uses the statistics of the original.
         """
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
@@ -259,8 +259,8 @@ class Measured:
             is the difference from it.
         tensors: the signal-to-noise ratio of each stored tensor. The noise includes that of everything before the
             tensor.
-        float_answers, answers: the first output for each input, `[inputs, elements]`. They exist as long as the scratch
-            directory does.
+        float_answers, answers: the first output for each input, `[inputs, elements]`. These arrays exist as long as the
+            scratch directory does.
         labels: the right class of each input, or None if it is unknown.
     """
 

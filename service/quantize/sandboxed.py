@@ -2,8 +2,8 @@
 module is the child's parent, and does not load TVM.
 
 The child (`quantize.child`) parses the model, unpacks inputs, runs models built from it, and writes the quantized file.
-It cannot start processes, so it requests builds from its parent. It sends the name of a file, and reads the built model
-in a directory to which it cannot write. Like the uploaded model, its results are untrusted.
+The child cannot start processes, so it requests builds from its parent. It sends the name of a file, and reads the
+built model in a directory to which it cannot write. Like the uploaded model, its results are untrusted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Quantizations in a store: the key of a quantization, and its result. This module does not load the compiler.
 
 A result is an OCI manifest. Its config is the report, and its layers are the quantized file and, if there is one, the
-calibration set. It is not listed in an index; it is kept as long as its build exists.
+calibration set. The manifest is not listed in an index. It is kept as long as the build exists that produced the
+result.
 """
 
 from __future__ import annotations

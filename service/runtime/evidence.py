@@ -1,4 +1,4 @@
-"""Reads the documents beside an artifact that state who built it. They may be hostile: see docs/adr/0051."""
+"""Reads the documents beside an artifact that state who built it. The documents may be hostile: see docs/adr/0051."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ _ERRORS: dict[int, type[Exception]] = {
 
 
 class _Library:
-    """The functions by their names in the header, without `octet_`. They release the GIL."""
+    """The functions by their names in the header, without `octet_`. These functions release the GIL."""
 
     def __init__(self) -> None:
         if not _PATH.is_file():
@@ -333,9 +333,9 @@ class NativeInstance(_Owner):
     """An arena, and the tensors that are bound to it: one run at a time, from any thread.
 
     Attributes:
-        call: `call(*arrays)` binds the arrays, runs, and returns the outputs in memory of their own. It returns None if
-            an input is not exactly an array of the signature's dtype and shape, in C order. An input that is not
-            aligned is copied.
+        call: `call(*arrays)` binds the arrays, runs, and returns the outputs in memory of their own. `call` returns
+            None if an input is not exactly an array of the signature's dtype and shape, in C order. An input that is
+            not aligned is copied.
         run: `run()` computes with the bound tensors.
     """
 

@@ -95,8 +95,8 @@ def profile(
 
 
 def _machine(model: Model) -> str:
-    """Returns the name of the CPU, or of the first GPU that can run the model. Its driver was started in this
-    process.
+    """Returns the name of the CPU, or of the first GPU that can run the model. In the case of a GPU, its driver was
+    started in this process.
     """
     target = parse_target(model.config.target)
     if target.device == "cpu":

@@ -50,7 +50,7 @@ def functions_of(
     """Returns two functions that refer to `instance`: one computes with the arrays that it is passed, one with the
     bound tensors.
 
-    They release the GIL while they compute. The first allows only one call at a time.
+    Both functions release the GIL while they compute. The first allows only one call at a time.
 
     Args:
         model, instance: handles of liboctet_runtime.

@@ -79,7 +79,7 @@ def _rounds(seconds: float) -> Iterator[int]:
 
 
 def _in_turn(count: int, round_: int) -> range:
-    """Returns the order of one round. It alternates, so that no model always runs after the same other one."""
+    """Returns the order of one round. The order alternates, so that no model always runs after the same other model."""
     return range(count) if round_ % 2 == 0 else range(count - 1, -1, -1)
 
 

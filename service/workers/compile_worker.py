@@ -81,8 +81,8 @@ class CompileWorker:
         compile: the function that compiles or quantizes; tests pass another one.
         on_quantized: called with a quantization and its result, before it is marked as succeeded.
         on_build: called with the id of the build that this worker starts, and with None when it ends.
-        on_idle: called when nothing was built for `settings.compiler_idle_s`. It is called again only after another
-            build.
+        on_idle: called when nothing was built for `settings.compiler_idle_s`. `on_idle` is called again only after
+            another build.
         passes: the worker that this one assists. This one claims small builds, and only while that worker runs a long
             build.
     """

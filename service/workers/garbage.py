@@ -1,6 +1,7 @@
 """Deletes from the store the files that nothing refers to: uploads that were never used, and replaced reports.
 
-It also deletes data that are useful only for a while: damaged blobs, and the crash records of deleted artifacts.
+This module also deletes data that are useful only for a while: damaged blobs, and the crash records of deleted
+artifacts.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
 def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
     """Yields the digests of the files that models and builds need.
 
-    It is a generator, because the tables must be read while the layout is locked. A blob that is referred to later is
-    new enough to be kept.
+    This function is a generator, because the tables must be read while the layout is locked. A blob that is referred to
+    later is new enough to be kept.
     """
     yield from models.sources()
     yield from builds.artifacts()

@@ -1,10 +1,10 @@
 """Keeps processes of this program running: forks them, and forks them again when they die, until `stop` is called.
 
 Only a process with one thread can fork safely, so the supervisor has no other thread, and loads no library that starts
-threads. Its children load the libraries that they need. They share the supervisor's memory and settings, so they start
-without a new interpreter. Each child is connected to the supervisor by one pipe. Through it, the child reports that it
-is ready, why it cannot become ready, or that another process is needed. The kernel closes the pipe when the child ends
-for any reason.
+threads. Its children load the libraries that they need. The children share the supervisor's memory and settings, so
+they start without a new interpreter. Each child is connected to the supervisor by one pipe. Through it, the child
+reports that it is ready, why it cannot become ready, or that another process is needed. The kernel closes the pipe when
+the child ends for any reason.
 
 A child that hangs is killed, and another is started. Once a child has written a heartbeat to the pipe, it must continue
 to write them. The `watch` callback finds other kinds of hangs.

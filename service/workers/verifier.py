@@ -64,7 +64,8 @@ def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, pol
 
     Raises:
         VerificationFailed: its outputs differ from the expected outputs that are attached to it.
-        Untrusted: this machine requires signatures, and none of the trusted keys signed it. It was not loaded.
+        Untrusted: this machine requires signatures, and none of the trusted keys signed it. The artifact was not
+            loaded.
         OctetError: the artifact is damaged or missing, cannot be loaded, or ended its process.
     """
     clock = working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes)

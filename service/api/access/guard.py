@@ -23,7 +23,7 @@ class Guard:
     """Refuses requests without a sufficient key, or beyond the key's limits, before they are routed and before their
     body is read. If no key is required, refuses requests from other sites' pages.
 
-    It is used inside `RequestContext`, which adds the request id to the responses.
+    `RequestContext` wraps this middleware, and adds the request id to the responses.
     """
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics) -> None:

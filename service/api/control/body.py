@@ -1,4 +1,4 @@
-"""Streams request bodies to the blob store. They are hashed as they arrive, limited in size, and discarded if
+"""Streams request bodies to the blob store. The bodies are hashed as they arrive, limited in size, and discarded if
 incomplete.
 """
 

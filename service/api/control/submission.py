@@ -79,7 +79,7 @@ def request_builds(
     shapes: OpenShapes = MappingProxyType({}),
     accepts: bool = False,
 ) -> list[Build]:
-    """Returns the builds of a version. They may be new, running, or have succeeded before.
+    """Returns the builds of a version. These builds may be new, running, or have succeeded before.
 
     There is one build for each target and batch size, or for each target and bucket of `shapes`. The builds with batch
     size 1, or of the smallest bucket, come first, so that they are served while the others are built. If `tune_s` is
@@ -112,12 +112,12 @@ def request_builds(
 def request_quantization(
     services: Services, version: ModelVersion, target: Target, quantization: QuantizationOptions, shapes: Shapes
 ) -> Build:
-    """Returns the build that quantizes a version. It may be new, running, or have succeeded before. In the last case,
-    the existing result is also added as a version of this model.
+    """Returns the build that quantizes a version. The build may be new, running, or have succeeded before. In the last
+    case, the existing result is also added as a version of this model.
 
     Args:
-        target: the target of the quantized version's build. Its numerics are the default of the quantized file's
-            format.
+        target: the target of the quantized version's build. The numerics mode of that build is the default of the
+            quantized file's format.
 
     Raises the errors of `request_builds`.
     """
@@ -224,8 +224,8 @@ def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -
 def is_intact(layout: OciLayout, artifact: Digest) -> bool:
     """Returns true if an artifact can still be served, that is, if all its parts exist with their full size.
 
-    Their bytes are not hashed here, but when they are loaded. Hashing them here would make a cache hit as slow as the
-    disk.
+    The bytes of the parts are not hashed here, but when the artifact is loaded. Hashing them here would make a cache
+    hit as slow as the disk.
     """
     try:
         manifest = layout.manifest(artifact)

@@ -1,12 +1,13 @@
 """The queue of pictures that wait to be decoded.
 
 The data plane limits how many pictures, bytes and pixels each client may have in this queue (`Resource::kPictures` and
-the constants next to it in peer_budget.h). It withdraws a picture when its client has left or its deadline has passed.
-This queue decides which picture is decoded next, and limits the memory of the pictures that are being decoded:
+the constants next to it in peer_budget.h). The data plane withdraws a picture when the picture's client has left or its
+deadline has passed. This queue decides which picture is decoded next, and limits the memory of the pictures that are
+being decoded:
 
 - Clients take turns. If a client sends a hundred pictures, another client's picture waits for at most one of them.
 - Large pictures share `MAX_PIXELS`, so that together they need at most the memory of one picture of the largest size.
-  They leave one thread to small pictures.
+  Large pictures leave one thread to small ones.
 - A picture that is withdrawn while it waits is never decoded. One that is being decoded stops after the current piece.
 """
 

@@ -28,7 +28,9 @@ Labels = tuple[str, str]
 
 
 class Forwards(Collector):
-    """The counts by pool and model. They are changed in the event loop's thread, and may be collected in any thread."""
+    """The counts by pool and model. The counts are changed in the event loop's thread, and may be collected in any
+    thread.
+    """
 
     def __init__(self, bounds_s: Sequence[float], monotonic_s: Callable[[], float] = monotonic) -> None:
         """

@@ -63,8 +63,8 @@ class Histograms(Collector):
 
 
 class CountOf(Collector):
-    """A counter of the same events as a histogram, with the same labels. It reads the histogram, so that events are
-    counted only once.
+    """A counter of the same events as a histogram, with the same labels. This counter reads the histogram, so that
+    events are counted only once.
     """
 
     def __init__(self, name: str, help: str, labels: Sequence[str], of: Histograms) -> None:

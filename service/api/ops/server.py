@@ -59,7 +59,7 @@ def run(
     Args:
         address: the address on which the data plane accepts the control plane's connection.
         certificate: the certificate of the public ports; None if they use plain text.
-        ready: called once, when the data plane has its configuration. Its `want` is called while a build waits for a
+        ready: called once, when the data plane has its configuration. `ready.want` is called while a build waits for a
             compiler.
         addresses: the addresses of the tenants' data planes, if each tenant has one (`plane_per_tenant`).
         tenants: the tenants whose data planes are running.

@@ -1,7 +1,8 @@
 """Responds in place of the server while it is down: sends 503 with Retry-After, on the server's listening socket.
 
-It implements only the part of HTTP that this needs. A request's body is read and discarded, up to its end or for a
-limited time. If the connection were reset while a client is sending, the client would not see the response.
+This module implements only the part of HTTP that such a response needs. A request's body is read and discarded, up to
+its end or for a limited time. If the connection were reset while a client is sending, the client would not see the
+response.
 """
 
 from __future__ import annotations

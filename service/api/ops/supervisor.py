@@ -1,9 +1,9 @@
 """The supervisor: the process that a person starts and stops with `octet serve`, `octet api` or `octet worker`.
 
 It keeps the data plane and the control plane running. For `octet serve` it also runs a compile worker while builds are
-queued. It owns the listening sockets, so that the ports stay reserved and clients get a response while the data plane
-is down. It ends child processes that hang, and records which artifacts ran when a data plane crashed or was ended. It
-has no other task, so that little can crash it. The child processes import their own code.
+queued. The supervisor owns the listening sockets, so that the ports stay reserved and clients get a response while the
+data plane is down. It ends child processes that hang, and records which artifacts ran when a data plane crashed or was
+ended. The supervisor has no other task, so that little can crash it. The child processes import their own code.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Received:
 
 @contextmanager
 def archive_of(folder: Path) -> Iterator[Path]:
-    """Yields the path of a temporary archive that contains the only artifact in a folder. It can be pushed.
+    """Yields the path of a temporary archive that contains the only artifact in a folder. The archive can be pushed.
 
     Equal artifacts give equal archives, even if they were run on different machines before.
 

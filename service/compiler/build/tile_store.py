@@ -1,8 +1,8 @@
 """The measured tile sizes, by machine, layer and instruction set.
 
 Only parent processes write them, from measurements by sandboxed children. A hostile model could make its child report
-wrong times for a layer that other models have too. Their kernels could then be slower than possible, but not wrong
-(`kernels.choices`). A tuned artifact is used only if it is faster.
+wrong times for a layer that other models have too. The kernels of these models could then be slower than possible, but
+not wrong (`kernels.choices`). A tuned artifact is used only if it is faster.
 """
 
 from __future__ import annotations

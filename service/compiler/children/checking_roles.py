@@ -1,7 +1,7 @@
-"""The roles of children that check an artifact. They never load the compiler.
+"""The roles of children that check an artifact. These children never load the compiler.
 
-`reference` runs the model in the source framework. The other roles load the linked library. It is native code, which a
-hostile model may have influenced.
+`reference` runs the model in the source framework. The other roles load the linked library. This library is native
+code, which a hostile model may have influenced.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def race_role(request: SpeedRequest, report: Report) -> RaceResult:
 
 
 def _load_models(request: SpeedRequest) -> list[Any]:
-    """Loads the models of the request. They share their threads, like the models of one server."""
+    """Loads the models of the request. The models share their threads, like the models of one server."""
     from service import runtime
     from service.runtime.threads import Threads
 

@@ -1,5 +1,5 @@
-"""Starts children as forks of this process. It is used by short commands that have already loaded everything that the
-child needs.
+"""Starts children as forks of this process. This module is used by short commands that have already loaded everything
+that the child needs.
 
 Starting a new interpreter and importing NumPy takes longer than most models take to run. A fork inherits the memory of
 this process, so this process must not have read any hostile data before. The fork closes every inherited file

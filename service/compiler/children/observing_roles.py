@@ -1,7 +1,7 @@
 """The roles of children that run models for quantization, on inputs that the parent wrote into a file.
 
-They measure the values of tensors, and the differences between two models. The file contains the inputs one after
-another. Each input consists of the model's tensors in the signature's order, in C order and without gaps.
+These roles measure the values of tensors, and the differences between two models. The file contains the inputs one
+after another. Each input consists of the model's tensors in the signature's order, in C order and without gaps.
 """
 
 from __future__ import annotations

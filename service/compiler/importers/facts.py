@@ -45,7 +45,7 @@ def facts_of(imported: ImportedModel) -> Facts:
 
 
 def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
-    """Yields the notice for a float model. Its user may have expected a quantized one."""
+    """Yields the notice for a float model. The user may have expected a quantized model."""
     if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
         how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
         yield f"this model is float and not quantized: quantize it with {how}"
@@ -85,7 +85,7 @@ def _types(function: relax.Function) -> tuple[list[QuantizedType], list[Quantize
 
 
 def _blocks(function: relax.Function) -> Iterator[_Parts]:
-    """Yields the quantization of weights in blocks. Their scales and zero points are operands."""
+    """Yields the quantization of weights in blocks. The scales and zero points of such weights are operands."""
     for _, _, operation in graph.operations(function):
         if operation is not None and operation.name == "qnn.block_matmul":
             bits, points = operation.integer("bits"), operation.call.args[3]

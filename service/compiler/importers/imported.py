@@ -16,8 +16,8 @@ class ImportedModel:
 
     Attributes:
         module: one function, `main`. Its parameters are the model's inputs and states, and it returns the outputs and
-            next states (a tuple if there are several), all in the signature's order. It is a single dataflow block of
-            QNN and plain Relax operators on static shapes.
+            next states (a tuple if there are several), all in the signature's order. The body of `main` is a single
+            dataflow block of QNN and plain Relax operators on static shapes.
         signature: the same inputs and outputs, as clients name them.
         format: a name of `detect.FORMATS`.
         metadata: the labels and the preprocessing that the file describes.

@@ -4,7 +4,7 @@ Between their layers, transformers and modern convolution networks compute in fl
 does the same with MLAS's formulas, in the order of its AVX-512 kernels. Softmax and the activations therefore equal
 those of ONNX Runtime bit for bit. The results of other frameworks differ by at most a few units in the last place.
 
-`Wide` computes in float64 and rounds once. It is used for functions without a float32 definition here, and for sums
+`Wide` computes in float64 and rounds once. `Wide` is used for functions without a float32 definition here, and for sums
 along axes other than the last ones.
 """
 

@@ -25,7 +25,7 @@ def with_plain_operands(function: tirx.PrimFunc, symbol: str) -> tirx.PrimFunc:
     for number, parameter in enumerate(function.params):
         address = tirx.BufferLoad(addresses, [tirx.const(number, "int32")])
         body.append(tirx.DeclBuffer(parameter, data=tirx.reinterpret(parameter.data.ty, address)))
-    # TVM makes a separate function of this scope. Its pointer parameters are marked as not aliasing.
+    # TVM makes a separate function of this scope. The pointer parameters of that function are marked as not aliasing.
     computation = tvm.ir.StringImm(f"{symbol}_compute_")
     scope = tirx.AttrStmt(tirx.const(0, "int32"), "compute_scope", computation, function.body)
     for name, value in (("device_type", _CPU), ("device_id", 0)):  # the device on which a workspace is allocated

@@ -33,8 +33,8 @@ class Group:
     Attributes:
         name: the name of the output in the model.
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
-        requantize: the operator that follows a `core` with accumulators, unless the accumulators are the output. It may
-            be a `qnn.requantize_add`, which includes the residual, or a `qnn.dequantize` to real values.
+        requantize: the operator that follows a `core` with accumulators, unless the accumulators are the output. This
+            operator may be a `qnn.requantize_add`, which includes the residual, or a `qnn.dequantize` to real values.
         addition: a `qnn.add` of the result and another tensor of the same shape.
         inputs: the data operands of `core`, without constants whose elements are all equal (`uniform`); then the
             residual.
@@ -173,8 +173,8 @@ class KernelLibrary(Protocol):
 
         Args:
             destination: contiguous if the group is `wide`.
-            placed: the indices of the inputs that are already in their `places` in the output's memory. They are not
-                parameters of the kernel.
+            placed: the indices of the inputs that are already in their `places` in the output's memory. These inputs
+                are not parameters of the kernel.
         """
 
     def plain(self, group: Group) -> PlainKernel:

@@ -1,8 +1,8 @@
 """The call plan of a compiled model: a list of calls that replaces the entry function.
 
 After the last pass, `main` contains only calls of functions that write into their operands, and bindings that give a
-tensor another name (aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime
-needs no generated code to make these calls, so they are stored as a list (`core.artifacts.call_plan`).
+tensor another name (aliases, reshapes). The parameters of `main` are the inputs, the constants and the activations. The
+runtime needs no generated code to make these calls, so they are stored as a list (`core.artifacts.call_plan`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _NOT_OF_SYMBOLS = re.compile(r"[^A-Za-z0-9_]")
 
 def plain_symbol(name: str) -> str:
     """Returns the symbol of a module's function `name`. Characters that symbols cannot contain are written as
-    numbers."""
+    numbers.
+    """
     return PLAIN_PREFIX + _NOT_OF_SYMBOLS.sub(lambda found: f"_{ord(found[0])}_", name)
 
 
@@ -45,7 +46,8 @@ def call_plan(
     copied to the caller's memory at the end.
 
     Args:
-        states: the number of states that the model keeps between calls. They are the last inputs and the last outputs.
+        states: the number of states that the model keeps between calls. The states are the last inputs and the last
+            outputs.
         launches: the launch parameters of each GPU kernel, by its symbol; None for a CPU.
 
     Raises:

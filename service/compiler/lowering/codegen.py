@@ -16,7 +16,7 @@ from service.compiler.lowering.plain import lower_plain
 from service.compiler.targets import CodegenTarget
 
 _ANCHOR = "anchor"
-# Passes of TVM's pipeline that create TVM's own calling convention or depend on it. They are omitted.
+# Passes of TVM's pipeline that are omitted, because they create TVM's own calling convention or depend on it.
 _OF_PACKED_FUNCTIONS = (
     "tirx.AnnotateEntryFunc",
     "tirx.MakePackedAPI",

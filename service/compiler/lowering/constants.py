@@ -1,4 +1,4 @@
-"""Moves constants out of the code into one file. They become parameters of the entry function.
+"""Moves constants out of the code into one file. The constants become parameters of the entry function.
 
 Artifacts of the same model with the same memory layouts share the file. All instances map the same pages of it. Object
 files stay small (with a `relax.const` of 25 MB, the object file would have 26 MB).

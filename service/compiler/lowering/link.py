@@ -57,7 +57,7 @@ def link(
 
     Args:
         objects: ELF relocatable objects of the target's architecture.
-        output: the path of the library, in an existing directory. It is written completely or not at all.
+        output: the path of the library, in an existing directory. The library is written completely or not at all.
         target: the target that the objects were compiled for.
         poll: a function that is called while the linker runs; it may raise an exception to stop the linker.
         allow_unsandboxed: link even if the kernel cannot sandbox the linker.

@@ -72,5 +72,5 @@ def versions(target: Target) -> dict[str, str]:
 def build_inputs(
     source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
 ) -> BuildInputs:
-    """Returns the inputs of a build on this machine. Their digest identifies the build."""
+    """Returns the inputs of a build on this machine. The digest of these inputs identifies the build."""
     return BuildInputs(source, target.name, numerics, versions(target), dict(options or {}))

@@ -1,4 +1,6 @@
-"""The names of the files that a child writes into its directory. Its parent or another child reads them."""
+"""The names of the files that a child writes into its directory. The child's parent or another child reads these
+files.
+"""
 
 MODULE_FILE = "module.json"  # the imported module
 GRAPH_FILE = "graph.txt"  # the imported module as text

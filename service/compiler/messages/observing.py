@@ -13,7 +13,7 @@ from service.compiler.messages.role import Role
 
 @dataclass(frozen=True)
 class Windows(Message):
-    """The windows in which a layer reads its operand. They are given by the attributes of ONNX's Conv.
+    """The windows in which a layer reads its operand. These attributes have the meaning of those of ONNX's Conv.
 
     Attributes:
         kernel: the size along each spatial axis of `[N, C, …]`. None for a matrix product, which reads the last axis.

@@ -3,8 +3,8 @@
 If LiteRT's default delegate does not compute an operation, the operation has an attribute with the name of the LiteRT
 kernel that does. Modes that have a formula for that kernel keep the name; other modes lose it.
 
-Some of those kernels round differently depending on an element's position. Their operations become
-`qnn.vector_requantize`. No later pass moves or splits that operator or replaces it by a table.
+Some of those kernels round differently depending on an element's position. Operations that such a kernel computes
+become `qnn.vector_requantize`. No later pass moves or splits that operator or replaces it by a table.
 
 Requires: a model as an importer returns it.
 Ensures: the same outputs, in `mode`.

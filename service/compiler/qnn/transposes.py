@@ -209,7 +209,9 @@ def _widened(mover: _Mover, operand: Permuted, rank: int) -> Permuted:
 
 
 def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Call:
-    """Returns `call` on operands with permuted axes. Its per-axis types get the new number of their axis."""
+    """Returns `call` on operands with permuted axes. The per-axis types of the call get the new number of their
+    axis.
+    """
     if ops.name_of(call) is None:
         return graph.with_args(call, args)
     operation, moved = Operation(call), {}

@@ -101,9 +101,9 @@ REFERENCES: Mapping[str, Reference] = {
         "onnxruntime",
         "onnxruntime",
         {
-            # Without this option, ONNX Runtime converts int8 to uint8 on x86-64. It then does not recognize some
-            # quantized operators, and computes them in float32. Its graph optimizations turn float operators between
-            # conversions into quantized operators.
+            # Without this option, ONNX Runtime converts int8 to uint8 on x86-64. ONNX Runtime then does not recognize
+            # some quantized operators, and computes them in float32. The graph optimizations of ONNX Runtime turn float
+            # operators between conversions into quantized operators.
             ONNXRUNTIME: (
                 Session({_ORT_INT8: "1", _ORT_LEVEL: "ORT_ENABLE_ALL"}),
                 Session({}, "a default session"),

@@ -11,7 +11,7 @@ from service.core.models.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """Loads the model in `source`. It runs on one thread."""
+    """Loads the model in `source`. The model runs on one thread."""
     kernels = {name: OpResolverType[value] for name, value in options.items()}
     interpreter = Interpreter(source, num_threads=1, **kernels)
     interpreter.allocate_tensors()

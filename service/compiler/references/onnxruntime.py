@@ -16,7 +16,7 @@ _LEVEL = "graph_optimization_level"
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """Loads the model in `source`. It runs on one thread with the CPU kernels.
+    """Loads the model in `source`. The model runs on one thread with the CPU kernels.
 
     Args:
         options: session configuration entries, and the attribute `graph_optimization_level` of `SessionOptions`.

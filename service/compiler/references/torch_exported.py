@@ -17,7 +17,7 @@ _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quan
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """Loads the program in `source`. It runs in eager mode.
+    """Loads the program in `source`. The program runs in eager mode.
 
     `torch.export.load` may unpickle data, so this function may only be called in a sandboxed child.
     """

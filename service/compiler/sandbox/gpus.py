@@ -28,11 +28,12 @@ CALLS = (
     *("eventfd2", "pipe2", "mincore", "mlock", "mlock2", "munlock", "get_mempolicy", "set_mempolicy", "mbind"),
     *("memfd_create", "bind", "listen"),
 )
-# When it starts, the driver listens on an abstract socket, by which processes that share memory can find it. It also
-# checks whether an MPS server is listening on its socket. Neither is needed here.
+# When it starts, the driver listens on an abstract socket, by which processes that share memory can find it. The driver
+# also checks whether an MPS server is listening on the server's socket. Neither is needed here.
 SOCKET = socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
-# The ioctls of the control device have type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte. Those of
-# unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts which devices can be opened.
+# The ioctls of the control device have type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte. The
+# ioctls of unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts which devices can be
+# opened.
 IOCTL_TYPE, IOCTL_TYPE_MASK = 0x4600, 0xFF00
 UVM_IOCTLS = (0x3000_0001, 0x3000_0002)
 UVM_IOCTLS_BELOW = 0x100

@@ -88,7 +88,7 @@ def restrict(rules: Iterable[tuple[Path, Right]]) -> None:
     """Denies the calling thread access to all files that `rules` do not allow, all TCP ports, and signals to other
     processes.
 
-    It requires no_new_privs, but no privilege. The restriction cannot be removed.
+    The call requires no_new_privs, but no privilege. The restriction cannot be removed.
 
     Raises:
         OSError: the kernel does not have Landlock, or a path cannot be opened.

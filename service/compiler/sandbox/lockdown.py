@@ -1,5 +1,5 @@
-"""The steps by which a child sandboxes itself. They cannot be undone, threads inherit them, and they also apply to
-root.
+"""The steps by which a child sandboxes itself. The restrictions cannot be undone, threads inherit them, and they also
+apply to root.
 
 File access is restricted before the task's modules are imported, and system calls are restricted afterwards. Landlock
 does not apply to other threads that are already running, so it must come first, while there is only one thread. Imports

@@ -22,8 +22,8 @@ _NAME_CHARACTERS = 200
 _REPORT_DEPTH, _REPORT_BYTES = 6, 64 << 10
 _TEXT_CHARACTERS = 2000
 
-# The errors that a child may report. They are about the file, the request or the child, but not about the server
-# ("not_ready").
+# The errors that a child may report. Such errors are about the file, the request or the child. Errors about the server,
+# such as "not_ready", are not allowed.
 _CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedFormat, errors.TooLarge, BuildFailed)
 
 

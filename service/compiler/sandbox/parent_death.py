@@ -9,8 +9,8 @@ ignored signals and endless native code do not stop them. Each covers gaps of th
   signal is sent when the thread that started the child ends, not when the parent process ends.
 - The parent-death pipe. Only the parent has a descriptor of its writing end. When that is closed for any reason, the
   kernel kills the reader (F_SETSIG, fcntl(2)) with the reader's own permissions.
-- A timer. It kills the child some time after the parent should have done so, in case the parent hangs. The seccomp
-  filter denies all calls that could stop the timer.
+- A timer. The timer kills the child some time after the parent should have killed it, in case the parent hangs. The
+  seccomp filter denies all calls that could stop the timer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def die_with(parent: int, pipe: int) -> None:
 
     Args:
         parent: the process that started this one.
-        pipe: the reading end of the parent-death pipe. It must stay open, even after an exec.
+        pipe: the reading end of the parent-death pipe. The pipe must stay open, even after an exec.
     """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)

@@ -79,7 +79,7 @@ class Limits:
         nice: the niceness, as in `core.system.scheduling.lower_priority`.
         processors: the numbers of the processors on which it may run. If empty, it may run on those of its parent.
         places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
-            the sandbox. It can then also set those of other processes of its user.
+            the sandbox. The child can then also set the processors of other processes of its user.
         cards: true if it may use NVIDIA GPUs; see `sandbox.cards`.
     """
 
@@ -97,7 +97,8 @@ class Limits:
 
 
 def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
-    """Returns limits for a child that computes. They limit its processor time and how long it may do nothing.
+    """Returns limits for a child that computes. The limits are for the child's processor time and for how long it may
+    do nothing.
 
     The wall-clock limit is so high that it ends only a child that makes almost no progress.
 

@@ -139,8 +139,8 @@ class Child:
                 selector.register(descriptor, selectors.EVENT_READ)
             stall = Stall(self._pid, self._limits.stall_s)
             while not self._has_ended():
-                # Both pipes are closed, so the child will end soon. It must be polled often, because nothing else
-                # reports its end.
+                # Both pipes are closed, so the child will end soon. The child must be polled often, because nothing
+                # else reports its end.
                 for key, _ in selector.select(_TICK_S) if selector.get_map() else _nap():
                     data = os.read(key.fd, _READ_BYTES)
                     if data:
@@ -164,7 +164,7 @@ class Child:
                             "OCTET_BUILD_STALL_LIMIT_S",
                         )
         self._watch.check_files(self._pid)
-        # No process can write to the pipes any more. They contain only the last output.
+        # No process can write to the pipes any more. The pipes contain only the last output.
         self._signal_group()
         for descriptor, take in hear.items():
             with contextlib.suppress(BlockingIOError):
@@ -177,7 +177,7 @@ class Child:
 
     @property
     def cpu_s(self) -> float:
-        """The processor time that the child used. It is known only after the child has ended."""
+        """The processor time that the child used. This time is known only after the child has ended."""
         return self._cpu_s
 
     def _close(self) -> None:

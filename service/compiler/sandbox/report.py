@@ -34,7 +34,7 @@ class Report:
         self._lock = threading.Lock()
 
     def at(self, *, stage: Stage | None = None, op: str | None = None, tensor: str | None = None) -> None:
-        """Sets the current position. It is added to a later error or crash that has no position."""
+        """Sets the current position. This position is added to a later error or crash that has no position."""
         members = {"stage": stage, "op": op, "tensor": tensor}
         self._send({"at": {name: value for name, value in members.items() if value is not None}})
 

@@ -1,4 +1,6 @@
-"""Temporary directories to which a hostile child may write. They are removed afterwards, whatever they contain."""
+"""Temporary directories to which a hostile child may write. The directories are removed afterwards, whatever they
+contain.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The seccomp filter: an allow list of the system calls that numerical code, a compiler and a linker need.
 
-It is an allow list because every new kernel adds system calls (io_uring, the mount API, pidfd, Landlock's own), so a
-deny list would soon be incomplete. The list contains the calls that glibc, musl, CPython, NumPy, LLVM, TVM and LiteRT
-make after their code has been loaded: for memory, files (which Landlock restricts), threads, clocks, and signals to the
-process itself.
+The filter is an allow list because every new kernel adds system calls (io_uring, the mount API, pidfd, Landlock's own),
+so a deny list would soon be incomplete. The list contains the calls that glibc, musl, CPython, NumPy, LLVM, TVM and
+LiteRT make after their code has been loaded: for memory, files (which Landlock restricts), threads, clocks, and signals
+to the process itself.
 
 Other calls are denied as follows:
 

@@ -1,7 +1,7 @@
 """The numbers of the system calls that the sandbox names, for both architectures.
 
-They come from Linux's include/uapi (asm/unistd_64.h of both). The unit test compares them with the kernel headers in
-the `ziglang` wheel. `None` means that the architecture never had the call.
+The numbers come from Linux's include/uapi (asm/unistd_64.h of both architectures). The unit test compares them with the
+kernel headers in the `ziglang` wheel. `None` means that the architecture never had the call.
 """
 
 from __future__ import annotations

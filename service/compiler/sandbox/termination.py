@@ -75,7 +75,7 @@ def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Returns true if native code reports a lack of memory. It has no exit status for this."""
+    """Returns true if native code reports a lack of memory. Native code has no exit status for a lack of memory."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 

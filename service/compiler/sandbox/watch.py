@@ -25,7 +25,7 @@ BUG = (
 
 
 class Watch:
-    """Watches one child. It must be created before the child starts.
+    """Watches one child. The watch must be created before the child starts.
 
     Only bytes that the child writes are counted, not those that were in its writable directories before.
     """

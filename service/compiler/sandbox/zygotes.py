@@ -66,7 +66,7 @@ class Zygote:
 
     Args:
         modules: the modules that it imports.
-        environment: its environment variables. Its children have these too, and additional ones.
+        environment: its environment variables. The zygote's children have these variables too, and additional ones.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -144,7 +144,7 @@ def _collecting_orphans() -> Iterator[None]:
 
 
 class ZygoteSupervisor:
-    """The zygote of this process. It is started when it is first needed, and again after it has ended."""
+    """The zygote of this process. The zygote is started when it is first needed, and again after it has ended."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self._modules, self._environment = modules, environment

@@ -53,7 +53,7 @@ class Model:
         channels_last: maps an image to the `[N, C, H, W]` tensor that it is a permutation of.
         channels_first: maps a `[N, C, H, W]` tensor to the image that it is a permutation of.
         seen: maps each variable that is a permuted or sliced view of another tensor to the view.
-        recurrent: the LSTMs. Their operators are in `groups` too.
+        recurrent: the LSTMs. The operators of LSTMs are in `groups` too.
         constants: the constant operands whose elements are not all equal. Each is represented by a new variable.
     """
 
@@ -99,7 +99,8 @@ class Model:
                 residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
                 inputs = (producer.call.args[0], *residual)
                 computed = all(isinstance(operand, relax.Var) for operand in inputs)
-                # Only LSTMs rescale accumulators and add another tensor to them. Their kernel is found separately.
+                # Only LSTMs rescale accumulators and add another tensor to them. The kernel of an LSTM is found
+                # separately.
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
                 if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
@@ -134,7 +135,8 @@ class Model:
     def _product(self, var: relax.Var, core: Operation, requantize: Operation | None) -> Group:
         """Returns the group of a product of two computed matrices.
 
-        It includes reshapes, permutations and slices of the operands, and reshapes and permutations of the result.
+        The group includes reshapes, permutations and slices of the operands, and reshapes and permutations of the
+        result.
         """
         lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args[:2])
         if not lhs.view.of_rows:

@@ -51,7 +51,7 @@ def in_regions(function: relax.Function, check: Check, taken: set[relax.Var]) ->
     """Finds the regions of `function`, and reorders its bindings so that the operators of each region are consecutive.
 
     Args:
-        taken: the variables that other kernels compute. They do not become part of regions.
+        taken: the variables that other kernels compute. These variables do not become part of regions.
 
     Returns:
         The reordered function, and the regions.
@@ -113,8 +113,8 @@ class _Forming:
     def _domain(self, index: int) -> Domain:
         """Returns the domain of the region that an operator can be part of.
 
-        It is the shape of the tensor that the operator computes or reduces. If the operator's operands and result have
-        one value for each row, it is the domain of the region that computes the operands.
+        The domain is the shape of the tensor that the operator computes or reduces. If the operator's operands and
+        result have one value for each row, the domain is that of the region that computes the operands.
         """
         var, value, _ = self.found[index]
         shape = shape_of(var)

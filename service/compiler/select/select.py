@@ -252,8 +252,8 @@ class _Emission:
         return Output(Access(str(var.ty.dtype), math.prod(shape), strides))
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
-        """Emits all steps as one call. Its output has a row for each step's hidden state, which is sliced only if
-        read.
+        """Emits all steps as one call. The output has a row for each step's hidden state. A row is sliced from the
+        output only if something reads it.
         """
         first, last = sequence.steps[0], sequence.steps[-1]
         operands = [self._reshaped(self.plain(var), [elements_of(var)]) for var in (sequence.seen, *first.before)]
@@ -311,7 +311,7 @@ class _Emission:
         self._images[root, False] = self._shared[memory] = written
 
     def _image(self, root: relax.Var, *, packed: bool) -> relax.Expr:
-        """Returns `root` as an image. It is converted from the plain tensor if no kernel wrote it."""
+        """Returns `root` as an image. The image is converted from the plain tensor if no kernel wrote the image."""
         if root in self.model.constants:
             image, value = self.plan.image(root, packed=packed), self.model.constants[root]
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
@@ -440,7 +440,7 @@ class _Emission:
         macs: int = 0,
         into: relax.Var | None = None,
     ) -> relax.Var:
-        """Emits a call of `kernel`. It writes to new memory, or to a part of the memory `into`."""
+        """Emits a call of `kernel`. The kernel writes to new memory, or to a part of the memory `into`."""
         self.selection.call(kernel, name, kind, macs)
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")

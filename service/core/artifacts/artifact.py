@@ -1,8 +1,8 @@
 """The artifact: the contract between the compiler, which writes it, and the runtime, which reads it.
 
-An artifact is an OCI manifest: this module's config, a library layer and a constants layer. Its digest is its
-identity, so nothing here may vary between two builds of the same inputs (no times, no host names). Reports about
-an artifact are referrers of it: see `Report`.
+An artifact is an OCI manifest: this module's config, a library layer and a constants layer. The digest of the manifest
+identifies the artifact, so nothing here may vary between two builds of the same inputs (no times, no host names).
+Reports about an artifact are referrers of it: see `Report`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ METADATA_MEDIA_TYPE = (
 
 ARCHIVE_FORMAT = "artifact"  # the format of a model version that was pushed as a tar archive of an artifact
 
-# Annotations of an artifact's manifest. They are part of its identity.
+# Annotations of an artifact's manifest. These annotations are part of the artifact's identity.
 SOURCE_ANNOTATION = "dev.octet.source"  # digest of the model file
 TARGET_ANNOTATION = "dev.octet.target"
 NUMERICS_ANNOTATION = "dev.octet.numerics"
 OPTIONS_ANNOTATION = "dev.octet.options"  # canonical JSON; absent without options
 FORMAT_ANNOTATION = "dev.octet.format"  # format of the model file; also on the manifest of a source
-# Annotations of entries in the store's index, from which a lost database is rebuilt. They may change at any time.
+# Annotations of entries in the store's index, from which a lost database is rebuilt. These annotations may change at
+# any time.
 BUILD_KEY_ANNOTATION = "dev.octet.build-key"
 _MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; its value is the time of the request
 

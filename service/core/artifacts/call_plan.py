@@ -119,8 +119,8 @@ class CallPlan:
         arena_bytes: the size of the arena, the memory for intermediate tensors of one instance.
         buffers: the buffers of all operands, each once.
         calls: the function calls, in order.
-        copies: pairs of buffers of equal size, source and destination. They are copied after the calls, for outputs
-            that no function writes.
+        copies: pairs of buffers of equal size, source and destination. The source is copied to the destination after
+            the calls, for outputs that no function writes.
         launches: the launch parameters of each call, in the order of the calls; None if the calls run on the CPU.
 
     Raises:

@@ -32,7 +32,7 @@ class BuildState(StrEnum):
 
 
 class Stage(StrEnum):
-    """The stages of a running build. Those of a compilation are in order, from `FETCH` to `PUBLISH`.
+    """The stages of a running build. The stages of a compilation are in order, from `FETCH` to `PUBLISH`.
 
     A quantization runs `FETCH`, its own stages at the end of the list, and `PUBLISH`.
     """
@@ -146,7 +146,9 @@ class Progress(Protocol):
 
 
 class BuildCanceled(Exception):
-    """Raised by `Progress.stage` when the build was canceled or its lease was lost. It is not an error of the build."""
+    """Raised by `Progress.stage` when the build was canceled or its lease was lost. This exception is not an error of
+    the build.
+    """
 
 
 class LeaseLost(BuildCanceled):

@@ -1,4 +1,4 @@
-"""The options of a build other than target and numerics mode. They are part of the build's key.
+"""The options of a build other than target and numerics mode. These options are part of the build's key.
 
 An absent option has its default, so that a new option does not change the keys of existing builds.
 """

@@ -1,4 +1,6 @@
-"""The options of a quantization. They are one option of the build that quantizes, and so a part of its key."""
+"""The options of a quantization. Together they are one option of the build that quantizes, and so a part of that
+build's key.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _OF_ALL_WAYS = ("data", "metadata", "dynamic", "weights", "block")
 
 
 class Method(StrEnum):
-    """The methods of choosing ranges. Their values are the keys of `calibration.methods.METHODS`: a test compares."""
+    """The methods of choosing ranges. The values are the keys of `calibration.methods.METHODS`; a test compares the
+    two.
+    """
 
     MINMAX = "minmax"
     PERCENTILE = "percentile"

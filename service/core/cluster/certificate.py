@@ -1,4 +1,4 @@
-"""The TLS certificate of the server, for HTTPS and gRPC. It may be renewed while the server runs."""
+"""The TLS certificate of the server, for HTTPS and gRPC. The certificate may be renewed while the server runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pair:
 
 
 class Certificate:
-    """The certificate and key files, which a handshake reads again if they have changed. It is thread-safe.
+    """The certificate and key files, which a handshake reads again if they have changed. This class is thread-safe.
 
     If the changed files cannot be used, the error is logged and the old pair stays in use. This happens if a renewal
     failed, or has so far written only one of the two files. A forked process starts with the pair that was read before

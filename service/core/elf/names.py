@@ -1,7 +1,7 @@
 """Allow lists of machines, sections and symbols.
 
-They contain what TVM's LLVM back end and LLD write for the kernels and models of this project, and little more. If a
-compiler upgrade needs another entry, the tests that compile for every target fail.
+The lists contain what TVM's LLVM back end and LLD write for the kernels and models of this project, and little more. If
+a compiler upgrade needs another entry, the tests that compile for every target fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Facts about a model that follow from its file alone. They are known before compilation and equal for all targets."""
+"""Facts about a model that follow from its file alone. These facts are known before compilation and equal for all
+targets.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Signature:
     """A signature in an envelope.
 
     Attributes:
-        key_id: the id of the key, as given by the signer. It is not signed itself, so it is a hint for people and is
-            never used for a decision.
+        key_id: the id of the key, as given by the signer. The id itself is not signed, so it is a hint for people and
+            is never used for a decision.
         value: the bytes of the signature.
     """
 

@@ -22,7 +22,7 @@ _SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn
 
 
 def is_installed(module: str) -> bool:
-    """Returns true if a module is installed. Its parent packages may be missing too."""
+    """Returns true if a module is installed. The parent packages of the module may be missing too."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

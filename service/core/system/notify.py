@@ -15,7 +15,7 @@ _READY, _ALIVE, _STOPPING = b"READY=1", b"WATCHDOG=1", b"STOPPING=1"
 
 
 class ServiceManager:
-    """The connection to systemd. It does nothing if systemd did not start this process.
+    """The connection to systemd. The methods do nothing if systemd did not start this process.
 
     Attributes:
         watchdog_s: the longest allowed interval between calls of `alive`; None if systemd does not watch this process.

@@ -10,7 +10,7 @@ from service.core.errors import DatabaseUnreachable
 
 
 class Outage:
-    """The state of an outage, for code that retries until the database responds. It is thread-safe.
+    """The state of an outage, for code that retries until the database responds. This class is thread-safe.
 
     Args:
         logger: the logger of that code.
@@ -28,7 +28,9 @@ class Outage:
                 self._logger.warning("%s; retrying until it responds", what)
 
     def ended(self, what: str) -> None:
-        """Records a successful attempt. It is logged if it ends an outage, with `what` as the name of what responds."""
+        """Records a successful attempt. The attempt is logged if it ends an outage; `what` names the service that
+        responds again.
+        """
         if self._since_s is None:
             return
         with self._lock:

@@ -14,8 +14,8 @@ def _threads() -> int:
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
-# The threads of a CPU emulator such as qemu-user. They appear among this process's threads, and the emulator itself
-# restores them after a fork.
+# The threads of a CPU emulator such as qemu-user. These threads appear among this process's threads, and the emulator
+# itself restores them after a fork.
 _EMULATORS = _threads() - threading.active_count()
 
 

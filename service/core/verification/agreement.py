@@ -1,9 +1,9 @@
 """Decides whether a build agrees with the reference runtime of its numerics mode. No other module decides this.
 
 `decide` compares the differences of the outputs with those that the mode documents. A build with larger differences is
-`different`. It is not served, and every command that finds it exits with the status `service.cli.output.DIFFERENT`,
-unless the request for the build accepted differences (`core.builds.options.ACCEPT`). See
-docs/adr/0061-different-builds.md.
+`different`. Such a build is not served, and every command that finds it exits with the status
+`service.cli.output.DIFFERENT`, unless the request for the build accepted differences (`core.builds.options.ACCEPT`).
+See docs/adr/0061-different-builds.md.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class OutputComparison:
     def relative_difference(self) -> float | None:
         """The largest difference of a floating-point output as a share of its range.
 
-        It is 0 if the largest difference is 0. It is None for an integer output with differences, for a range of 0,
-        and if `largest_difference` is None.
+        The share is 0 if the largest difference is 0. It is None for an integer output with differences, for a range of
+        0, and if `largest_difference` is None.
         """
         if self.largest_difference == 0:
             return 0.0

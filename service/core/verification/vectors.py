@@ -1,4 +1,5 @@
-"""Inputs for verification: extreme, random and smooth ones. They are generated from a seed, so they need not be stored.
+"""Inputs for verification: extreme, random and smooth ones. The inputs are generated from a seed, so they need not be
+stored.
 
 The stored expected outputs identify an input by its index alone. A change of the input at any index must therefore also
 change the version in `core.artifacts.artifact.Report.VECTORS`.
@@ -119,8 +120,8 @@ class InputFill:
     def smooth(self) -> Array:
         """Returns values like those of a picture: neighboring elements differ little (see `_field`).
 
-        They stay within the bounds and cover between half of the range and all of it, so that some inputs are dark and
-        some are light.
+        The values stay within the bounds and cover between half of the range and all of it, so that some inputs are
+        dark and some are light.
         """
         width = 0.5 + 0.5 * self.rng.random()
         first = (1.0 - width) * self.rng.random()
@@ -141,8 +142,8 @@ class InputFill:
 def _field(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
     """Returns value noise in octaves, from 0 to 1: the sum of random lattices, linearly interpolated to `shape`.
 
-    It uses only sums, products and quotients, which IEEE 754 defines exactly, so every machine generates the same
-    values.
+    The computation uses only sums, products and quotients, which IEEE 754 defines exactly, so every machine generates
+    the same values.
     """
     field = np.zeros(shape)
     if not field.size:

@@ -123,7 +123,7 @@ def report(
 
     Args:
         statements: the results of Octet's canonical form, which comes first, and of the other runtimes.
-        sessions: the results of the same runtimes with other options. They are for information only.
+        sessions: the results of the same runtimes with other options. These results are for information only.
         kinds: the type of each generated input.
         no_witness: the reason if `statements` contains no other runtime.
         accepts: True if the request for the build accepts differences from the reference.

@@ -49,7 +49,9 @@ class Claim:
 
 
 def leases(connection: sa.Connection) -> dict[int, datetime]:
-    """Returns the end of the lease of each running build, by row number. It changes with every heartbeat."""
+    """Returns the end of the lease of each running build, by row number. The end of a lease changes with every
+    heartbeat.
+    """
     query = sa.select(builds.c.sequence, builds.c.lease_until).where(builds.c.state == BuildState.RUNNING)
     return {row.sequence: row.lease_until for row in connection.execute(query)}
 

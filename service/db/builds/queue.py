@@ -89,7 +89,7 @@ class BuildQueue:
         """Renews the lease of the build for another `lease_s`.
 
         Raises:
-            LeaseLost: the worker no longer holds the build. It must stop and report nothing.
+            LeaseLost: the worker no longer holds the build. The worker must stop and report nothing.
             BuildCanceled: the build was canceled. The worker must stop and call `finish(claim, canceled=True)`.
         """
         with self._database.write() as connection:

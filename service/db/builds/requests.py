@@ -1,7 +1,7 @@
 """The requests of builds by model versions. A build is listed as long as it has a request.
 
-No query finds a build without requests. Its row stays, without details, because metrics count the rows, and their
-counts must never decrease.
+No query finds a build without requests. The row of such a build stays, without details, because metrics count the rows,
+and these counts must never decrease.
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ class BuildStore(BuildQueue):
 
     @repeated
     def quantizations_of(self, tenant: str) -> Builds:
-        """Returns the quantizations of a tenant's models that are queued, running or have a result. Their calibration
-        sets and results must be kept.
+        """Returns the quantizations of a tenant's models that are queued, running or have a result. The calibration
+        sets and results of these quantizations must be kept.
         """
         own = builds.c.model.startswith(prefix_of(tenant), autoescape=True)
         with self._database.read() as connection:
@@ -357,7 +357,9 @@ def _insert(connection: sa.Connection, values: dict[str, object]) -> Row | None:
 
 
 def _request(connection: sa.Connection, build: int, model: str, version: int, now: datetime) -> None:
-    """Records a version's request of the build in a new row. It gets the highest number, even if it requests again."""
+    """Records a version's request of the build in a new row. The row gets the highest number, even if the version
+    requests the build again.
+    """
     same = (
         build_requests.c.model == model,
         build_requests.c.version == version,

@@ -26,7 +26,7 @@ _SLICE_S = 0.1  # the longest time until a waiting thread notices that it should
 class Listener:
     """The notifications of PostgreSQL: see `notifications.Notifications` and `changes.Changes`.
 
-    It connects at the first call of `count` or `since`, and again whenever the connection is lost. After each
+    The listener connects at the first call of `count` or `since`, and again whenever the connection is lost. After each
     connection, it counts one notification and treats every model as changed, because it may have missed notifications.
     """
 

@@ -122,7 +122,7 @@ class PostgresqlEngine:
 class _ClusterLock:
     """A lock that one thread holds at a time, among all processes of all machines.
 
-    It is an advisory lock of the server, which frees it when the holder's connection ends.
+    The lock is an advisory lock of the server, which frees it when the holder's connection ends.
     """
 
     def __init__(self, engine: PostgresqlEngine) -> None:

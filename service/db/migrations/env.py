@@ -1,4 +1,6 @@
-"""The script that Alembic runs. It must not end the transaction of the connection that `Database.migrate` passes."""
+"""The script that Alembic runs. The script must not end the transaction of the connection that `Database.migrate`
+passes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Builds the models that a calibration runs. It uses the steps of an ordinary build, in their sandboxes. The models are
-not verified or published, because they are not served. This module does not load TVM.
+"""Builds the models that a calibration runs. This module uses the steps of an ordinary build, in their sandboxes. The
+models are not verified or published, because they are not served. This module does not load TVM.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calibration sets: pictures in a folder or a zip archive, or arrays in an .npz or .npy file.
 
-They are read one input at a time. They are untrusted: sizes in a file's headers are checked before memory is allocated,
-and nothing is unpacked to disk.
+Calibration sets are read one input at a time. They are untrusted: sizes in a file's headers are checked before memory
+is allocated, and nothing is unpacked to disk.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class CalibrationSession:
         return self.machine.build(source, directory)
 
     def statistics(self, built: ArtifactFiles, data: Data, histograms: bool) -> list[Statistics]:
-        """Returns the statistics of each input and output of `built`. It makes one pass over `data`, or two if
-        histograms are requested.
+        """Returns the statistics of each input and output of `built`. Makes one pass over `data`, or two if histograms
+        are requested.
 
         Raises:
             InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
@@ -160,8 +160,8 @@ class CalibrationSession:
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
     def channels(self, built: ArtifactFiles, data: Data, names: Sequence[str]) -> list[Array]:
-        """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`. It
-        makes one pass over the data.
+        """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`.
+        Makes one pass over the data.
 
         Raises:
             InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
@@ -232,9 +232,7 @@ class CalibrationSession:
         self.machine.discard(built)
 
     def moments(self, built: ArtifactFiles, data: Data, groups: Sequence[Columns]) -> list[Moments]:
-        """Returns the moments for each of `groups`. It makes one pass over `data` for each `_MOST_SUMMED_BYTES` of
-        sums.
-        """
+        """Returns the moments for each of `groups`. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of sums."""
         found: list[Moments] = []
         for some in _batches(groups):
             shapes = [shape for each in some for shape in each.shapes]

@@ -1,8 +1,8 @@
 """Recognizes groups of operators that an importer created from one operator, and for which ONNX has a single operator.
 
-A group is recognized by the importer's own function. Its parameters are guessed from constants and types near the
-group, and the function is called with them. If the function's result equals the module's expression, the group is
-found. So no formula is written a second time.
+A group is recognized by the importer's own function. The parameters of that function are guessed from constants and
+types near the group, and the function is called with them. If the function's result equals the module's expression, the
+group is found. So no formula is written a second time.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def _reduced(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tu
 
 
 def _layer_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds a layer normalization over the last axes. It may have constant factors and addends of the shape of these
-    axes.
+    """Finds a layer normalization over the last axes. The normalization may have constant factors and addends of the
+    shape of these axes.
     """
     if not definitions.is_near(var, "sqrt"):
         return None

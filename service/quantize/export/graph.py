@@ -68,8 +68,8 @@ class Graph:
         return tensors[order]
 
     def aligned(self, expr: relax.Expr, order: Order) -> str:
-        """Returns the name of a tensor for a value that broadcasts to the rank of `order`. Its axes are in that
-        order.
+        """Returns the name of a tensor for a value that broadcasts to the rank of `order`. The tensor's axes are in
+        that order.
         """
         data, missing = value_of(expr), len(order) - rank_of(expr)
         if data is not None and data.size == 1:

@@ -98,7 +98,7 @@ def _needed(
 
 
 def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]], metadata: ModelMetadata) -> bytes:
-    """Serializes the file. It contains the source's labels and preprocessing."""
+    """Serializes the file. The file contains the source's labels and preprocessing."""
     parts = [protobuf.message(1, node.serialize()) for node in graph.nodes]
     parts.append(protobuf.text(2, "main"))
     for name, values in graph.constants.items():

@@ -19,7 +19,7 @@ Write = Callable[[Graph, relax.Var, relax.Call], None]
 
 
 def elementwise(op_type: str) -> Write:
-    """Returns a writer for an elementwise operator. Its operands broadcast as in NumPy."""
+    """Returns a writer for an elementwise operator. The operands broadcast as in NumPy."""
 
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         order = _broadcast(graph, rank_of(var), call.args)

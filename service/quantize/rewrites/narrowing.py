@@ -29,8 +29,8 @@ def check_narrow(document: Document, names: Collection[str]) -> None:
 def objection(document: Document, node: Node) -> tuple[str, str] | None:
     """If an operator should not run in bfloat16, returns the reason and a remedy; otherwise None.
 
-    It must be one of `BFLOAT16_PRODUCTS`. Depthwise convolutions are faster in float32, because bfloat16 instructions
-    multiply pairs of elements, which would belong to two channels.
+    The operator must be one of `BFLOAT16_PRODUCTS`. Depthwise convolutions are faster in float32, because bfloat16
+    instructions multiply pairs of elements, which would belong to two channels.
     """
     if node.op_type not in BFLOAT16_PRODUCTS:
         return f"produced by {node.op_type}, which cannot run in bfloat16", f"{', '.join(BFLOAT16_PRODUCTS)} can"

@@ -20,9 +20,9 @@ class Pattern:
         operands: the indices of the activations among the operator's inputs; None means all inputs.
         weights: the index of the weights among the inputs.
         axis: returns the axis of the weights that counts channels. Each channel has its own scale.
-        bias: the index of the bias. It is stored as int32 in steps of the products' scale.
-        moves: true if the result consists of elements of the operand. It then has the operand's type, and the operator
-            is quantized if its operand is.
+        bias: the index of the bias. The bias is stored as int32 in steps of the products' scale.
+        moves: true if the result consists of elements of the operand. The result then has the operand's type, and the
+            operator is quantized if its operand is.
         follows: true if the operator is quantized only if other operators already store its operands and its result. A
             function of one tensor then becomes a table. An operator without an integer form then only reads and writes
             bytes.
@@ -45,7 +45,7 @@ class Pattern:
     interpolated: Pattern | None = None
 
     def of(self, document: Document, node: Node) -> Pattern:
-        """Returns the rule for `node`. It depends on whether the weights are computed, and whether the node
+        """Returns the rule for `node`. The rule depends on whether the weights are computed, and whether the node
         interpolates.
         """
         if self.interpolated is not None and node.attributes.get("mode", "nearest") != "nearest":

@@ -41,7 +41,7 @@ class Fitted:
     """The quantized weights of a layer, and the bias that belongs to them.
 
     Attributes:
-        steps: the weights as int8, in the scales of `weight_scales`. They have the shape of the original weights.
+        steps: the weights as int8, in the scales of `weight_scales`. `steps` has the shape of the original weights.
         bias: `[channels]` float, or None if the layer has none.
     """
 
@@ -150,7 +150,7 @@ class _Rewriting:
         return rewire(node, operands)
 
     def _constant(self, layer: Layer, name: str) -> str:
-        """Quantizes an activation that is a constant. It has the same storage type as other activations."""
+        """Quantizes an activation that is a constant. The constant gets the same storage type as other activations."""
         storage = next(self._stored[each].kind.storage for each in layer.operands.values())
         values = self._document.constants[name]
         kind = affine(float(values.min()), float(values.max()), storage)
@@ -228,7 +228,7 @@ def layer_scales(document: Document, layer: Layer, step: float, form: Form) -> A
 
 
 def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fits) -> Fitted:
-    """Returns a layer's weights, in steps of `scales`, and its bias. They come from `fits`; without fits, weights are
+    """Returns a layer's weights, in steps of `scales`, and its bias. Both come from `fits`; without fits, weights are
     rounded to the nearest step.
 
     Both int8 and 16x8 layers use this function.

@@ -28,8 +28,8 @@ def switched(model: Document, plan: Plan, integer: Form, wide: Form) -> tuple[by
     values have no switch.
 
     Args:
-        model: the float model from which `plan` was created. It is changed.
-        integer, wide: the forms of layers in int8 and of layers in 16x8.
+        model: the float model from which `plan` was created. The model is changed. integer, wide: the forms of layers
+        in int8 and of layers in 16x8.
 
     Returns:
         The file, and the names of the layers (`patterns.Layer.name`) in the order of the switches.

@@ -1,5 +1,5 @@
-"""Quantization without a calibration set. It applies to products with constant matrices. Either their operands are
-quantized at run time, or only their weights are quantized, in blocks along the summed axis.
+"""Quantization without a calibration set. This quantization applies to products with constant matrices. Either their
+operands are quantized at run time, or only their weights are quantized, in blocks along the summed axis.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""16x8: layers with 8-bit weights and 16-bit activations. They compute in float32 between conversions, in ONNX Runtime
-and here. Their weights are as small as those of int8 layers.
+"""16x8: layers with 8-bit weights and 16-bit activations. Such layers compute in float32 between conversions, in ONNX
+Runtime and here. Their weights are as small as those of int8 layers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fits weights and biases to the activations that a calibration observed. It has two methods: adaptive rounding
+"""Fits weights and biases to the activations that a calibration observed. There are two methods: adaptive rounding
 (`rounding`) and bias correction.
 
 Rounding the weights shifts the mean of a layer's results by E x̄, where E is the rounding error of the weights, and x̄

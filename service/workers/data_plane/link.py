@@ -1,4 +1,6 @@
-"""A connection to the data plane. It carries frames in both directions, and a frame can have a file descriptor."""
+"""A connection to the data plane. The connection carries frames in both directions, and a frame can have a file
+descriptor.
+"""
 
 from __future__ import annotations
 

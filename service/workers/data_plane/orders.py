@@ -120,7 +120,7 @@ def unload(key: int) -> Members:
 
 
 def routes(named: Sequence[Named]) -> Members:
-    """Returns the order with all routes from model names to loaded models. It replaces all earlier routes."""
+    """Returns the order with all routes from model names to loaded models. The order replaces all earlier routes."""
     return {"type": "routes", "routes": [asdict(each) for each in named]}
 
 

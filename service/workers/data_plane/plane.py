@@ -57,7 +57,7 @@ class Answer:
     """The answer to a question of the data plane.
 
     Attributes:
-        passed: a socket to send with the answer. It is closed once it is sent.
+        passed: a socket to send with the answer. The socket is closed once it is sent.
     """
 
     members: Members
@@ -161,8 +161,8 @@ class DataPlane:
         return frozenset(self._present)
 
     def order(self, members: Members, data: bytes = b"") -> None:
-        """Sends an order to the current data plane and to each later one. It replaces an earlier order of the same
-        type.
+        """Sends an order to the current data plane and to each later one. The order replaces an earlier order of the
+        same type.
         """
         if self._standing_orders.get(members["type"]) == (members, data):
             return

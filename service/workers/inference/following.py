@@ -59,8 +59,8 @@ class Following:
 
         Args:
             names: the names that are served.
-            looked_for: the names that are being resolved or loaded. It is iterated after the changes were read, as
-                `names` is.
+            looked_for: the names that are being resolved or loaded. Like `names`, this argument is iterated after the
+                changes were read.
         """
         began_s = time.monotonic()
         changed = await self._read_changes()

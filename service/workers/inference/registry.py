@@ -130,7 +130,7 @@ class Registry:
         """Handles a connection to a new or restarted data plane: loads the models that it lacks.
 
         Args:
-            present: the keys of the loaded models. Those that no route uses are unloaded.
+            present: the keys of the loaded models. Models that no route uses are unloaded.
             routes: the routes that an earlier control plane set. Each applies until its name is resolved.
         """
         self._earlier = {name: each for name, each in self._earlier.items() if each.main in present} | dict(routes)

@@ -18,9 +18,9 @@ _FILES = ("library", "constants")
 class TenantFiles:
     """Links artifact files into the folders of tenants' data planes. For one event loop.
 
-    A data plane maps the files that it loads, so the links can be removed afterwards. It cannot read the store itself:
-    the store's folder contains the files of all tenants, and the data plane gives up its rights before anyone knows
-    which models it will load.
+    A data plane maps the files that it loads, so the links can be removed afterwards. The data plane cannot read the
+    store itself: the store's folder contains the files of all tenants, and the data plane gives up its rights before
+    anyone knows which models it will load.
     """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:

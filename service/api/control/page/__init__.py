@@ -1,6 +1,6 @@
 """The page: shows in a browser which models the server has and what it is doing.
 
-Its files are in `assets/`. Like any other client, the page gets everything that it shows from the API.
+The page's files are in `assets/`. Like any other client, the page gets everything that it shows from the API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves the page's files. They are not secret: if keys are required, the page's requests carry one."""
+"""Serves the page's files. The files are not secret. If keys are required, the page's requests carry a key."""
 
 from __future__ import annotations
 

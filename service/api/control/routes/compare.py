@@ -39,9 +39,9 @@ async def compare(
     services: ServicesOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
 ) -> wire.Comparison:
-    """The body, with its headers, is that of a prediction: `POST /v2/models/{name}/infer`. It is sent to one ready
-    worker of each pool, preferably one that has the version in memory. A pool that does not answer is listed with the
-    reason, and does not count as a difference.
+    """The body, with its headers, is that of a prediction: `POST /v2/models/{name}/infer`. The request is sent to one
+    ready worker of each pool, preferably to a worker that has the version in memory. A pool that does not answer is
+    listed with the reason, and does not count as a difference.
     """
     if services.settings.role is not Role.API:
         raise Unsupported("only the API of a cluster has pools to compare", hint="octet verify checks one artifact")

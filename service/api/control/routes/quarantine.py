@@ -26,7 +26,9 @@ def list_quarantine(services: ServicesOf) -> wire.Quarantine:
 
 @router.delete("/{digest}", summary="Release an artifact from quarantine", response_model=wire.Quarantined)
 async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarantined:
-    """The next request for one of the artifact's models loads it again. Its earlier crashes no longer count."""
+    """The next request for one of the artifact's models loads the artifact again. Earlier crashes of the artifact no
+    longer count.
+    """
     artifact = Digest(digest)
     shown = await run_in_threadpool(_find_quarantined, services, artifact)
     await services.registry.forgive(artifact)

@@ -1,7 +1,7 @@
 """`octet keys` and `octet audit`: API keys, and the log of changes.
 
-They use the server that --server names. Without one they work directly on the files in the data folder, or on the
-configured database: the first key is created before a client could authenticate.
+The commands use the server that --server names. Without this option, they work directly on the files in the data
+folder, or on the configured database: the first key is created before a client could authenticate.
 """
 
 from __future__ import annotations

@@ -190,7 +190,9 @@ def push_artifact(
     metadata: ModelMetadata = NOTHING,
     options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Pushes an archive of an artifact, like `push_model`. Its build verifies the artifact instead of compiling."""
+    """Pushes an archive of an artifact, like `push_model`. The build of an archive verifies the artifact instead of
+    compiling.
+    """
 
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push_artifact(archive, name, on_sent, options)

@@ -42,7 +42,9 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
 
 
 def pack(symbol: bytes, params: bytes) -> bytes:
-    """Returns an archive of the two files. It depends only on their bytes, so that one model has one digest."""
+    """Returns an archive of the two files. The archive depends only on the bytes of the files, so that one model has
+    one digest.
+    """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((f"model{SYMBOL_SUFFIX}", symbol), (f"model-0000{PARAMS_SUFFIX}", params)):

@@ -1,4 +1,4 @@
-"""Imports ONNX models that are already quantized. They contain QLinear operators, or float operators between
+"""Imports ONNX models that are already quantized. Such models contain QLinear operators, or float operators between
 DequantizeLinear and QuantizeLinear.
 
 `file` reads the bytes as plain values (`model`), and refuses what is malformed. `support` refuses models that cannot be

@@ -102,5 +102,5 @@ class Model:
 
 
 def shortened(name: str) -> str:
-    """Returns a name as messages show it. It is shortened, because a hostile file may have names of megabytes."""
+    """Returns a name as messages show it. The name is shortened, because a hostile file may have names of megabytes."""
     return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

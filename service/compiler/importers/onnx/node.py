@@ -38,7 +38,7 @@ class State:
     """The state of a model's conversion.
 
     Attributes:
-        values: the value of each tensor by name. It is an array if it is known while importing.
+        values: the value of each tensor by name. A value that is known while importing is an array.
         types: the types of tensors that contain stored values.
         loose: names of computed scalars that have the same number of axes as the tensor from which they are computed,
             each of length 1. Each of several samples can then have its own scalar.

@@ -123,8 +123,8 @@ def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
 
 
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
-    """Returns the type of a conversion's stored values. It is the type of the zero point, or else of the operator that
-    computes the stored values.
+    """Returns the type of a conversion's stored values. This is the type of the zero point, or else of the operator
+    that computes the stored values.
     """
     point = parameters(conversion)[1]
     if conversion.op_type == DEQUANTIZE:
@@ -133,8 +133,8 @@ def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
 
 
 def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
-    """Returns the type of the stored values `name`. It is the type of their zero point; or else of the constant, of the
-    model's input, or of the QuantizeLinear that computes them.
+    """Returns the type of the stored values `name`. This is the type of their zero point; or else of the constant, of
+    the model's input, or of the QuantizeLinear that computes them.
     """
     constant = graph.constants.get(point or name)
     if constant is not None:

@@ -73,7 +73,7 @@ def signature_of(
     outputs: Iterable[tuple[Shape, str]],
     type_of: Callable[[str], QuantizedType | None],
 ) -> ModelSignature:
-    """Returns inputs and outputs in the file's order. Their shapes and dtypes are those of the module."""
+    """Returns inputs and outputs in the file's order. The shapes and dtypes are those of the module."""
     return ModelSignature(
         _specs(model.inputs, inputs, type_of, "input"), _specs(model.outputs, outputs, type_of, "output")
     )

@@ -1,7 +1,7 @@
 """The pass that moves conversions and turns the float operators between them into quantized ones.
 
-It follows ONNX Runtime's own optimizer (core/optimizer/qdq_transformer), so that the following steps have to handle
-only one form. It works on the graph as it was read, before shapes are known:
+The pass follows ONNX Runtime's own optimizer (core/optimizer/qdq_transformer), so that the following steps have to
+handle only one form. The pass works on the graph as it was read, before shapes are known:
 
 1. Conversions move through operators that only move elements: dequantizations towards the outputs, and quantizations
    towards the inputs. (These operators are those in `Vocabulary.moves`, those that join parts of one quantization, and
@@ -152,7 +152,8 @@ def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tup
     """Returns the quantized operators that replace `operator` and operators after it, and the outputs of the replaced
     operators.
 
-    They are put at the position of `operator`. Their inputs are computed before it, and their readers come after it.
+    The replacements are put at the position of `operator`. Their inputs are computed before it, and their readers come
+    after it.
     """
     rule = vocabulary.fused.get(operator.op_type)
     if rule is None:

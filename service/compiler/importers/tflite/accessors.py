@@ -32,7 +32,7 @@ def text(raw: bytes | None) -> str:
 
 
 def shortened(name: str) -> str:
-    """Returns a name as messages show it. It is shortened, because converters join the names of all operators that they
-    fuse, and a hostile file may contain names of megabytes.
+    """Returns a name as messages show it. The name is shortened, because converters join the names of all operators
+    that they fuse, and a hostile file may contain names of megabytes.
     """
     return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

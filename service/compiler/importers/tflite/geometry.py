@@ -8,8 +8,8 @@ SAME, VALID = 0, 1  # Padding in schema.fbs
 
 
 def output_size(scheme: int, size: int, window: int, stride: int, dilation: int) -> int:
-    """Returns the number of window positions along one axis (`ComputeOutSize`). It is 0 or less if the window does not
-    fit.
+    """Returns the number of window positions along one axis (`ComputeOutSize`). The number is 0 or less if the window
+    does not fit.
     """
     reach = (window - 1) * dilation + 1
     return -(-size // stride) if scheme == SAME else (size + stride - reach) // stride

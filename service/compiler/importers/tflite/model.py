@@ -118,7 +118,8 @@ class Operator:
     omitted.
 
     Attributes:
-        intermediates: tensors that are never stored. Their quantization determines how the kernel computes.
+        intermediates: tensors that are never stored. The quantization of these tensors determines how the kernel
+            computes.
     """
 
     index: int

@@ -207,7 +207,9 @@ class Node:
         return self.quantized(tensor)
 
     def quantized(self, tensor: Tensor) -> QuantizedType:
-        """Returns the type of a tensor. It has one scale and zero point, or one of each for every index of an axis."""
+        """Returns the type of a tensor. The type has one scale and zero point, or one of each for every index of an
+        axis.
+        """
         quantization = tensor.quantization
         if quantization is None:
             self.malformed(f"uses the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
@@ -298,8 +300,8 @@ class Node:
         self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """Requires that an output of `shape` can be compiled. Its shape in the file has no effect, because LiteRT
-        recomputes shapes when it prepares a kernel.
+        """Requires that an output of `shape` can be compiled. The shape that the file gives for the output has no
+        effect, because LiteRT recomputes shapes when it prepares a kernel.
         """
         tensor = tensor or self.output
         if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:

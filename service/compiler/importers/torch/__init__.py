@@ -1,4 +1,4 @@
-"""Importer of PyTorch's archives of quantized models. It does not need PyTorch.
+"""Importer of PyTorch's archives of quantized models. The importer does not need PyTorch.
 
 For TorchScript (`torch.jit.save`), `importers.archive` opens the zip archive within limits. `unpickler` and `tensors`
 read its pickles without executing anything, and `code` parses its TorchScript. `interpreter` evaluates `forward` from

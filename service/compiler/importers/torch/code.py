@@ -1,4 +1,4 @@
-"""The TorchScript code in an archive. It has Python's syntax, and is parsed but never executed."""
+"""The TorchScript code in an archive. The code has Python's syntax, and is parsed but never executed."""
 
 from __future__ import annotations
 

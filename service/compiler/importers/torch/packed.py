@@ -1,8 +1,8 @@
 """Packed parameters: the weights and bias of a quantized convolution or linear layer in TorchScript.
 
-Their layouts are those of `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp (versions 2 and 3),
-    and `LinearPackedParamsBase` in the same file. The file does not depend on the memory layout that an engine uses for
-    the weights.
+The layouts of packed parameters are those of `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp
+    (versions 2 and 3), and `LinearPackedParamsBase` in the same file. The file does not depend on the memory layout
+    that an engine uses for the weights.
 """
 
 from __future__ import annotations

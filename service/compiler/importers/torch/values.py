@@ -19,7 +19,7 @@ class Value:
         expr: its stored values. The axes are in the order of the file.
         quantized: the type of the stored values, or None for real values.
         exact_scale: the scale in float64, as in PyTorch's quantizer. None if it equals that of `quantized`, which is
-            float32. It is used only to compute another scale.
+            float32. `exact_scale` is used only to compute another scale.
     """
 
     expr: relax.Var

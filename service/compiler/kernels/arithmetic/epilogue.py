@@ -1,8 +1,8 @@
 """Epilogues convert accumulators to stored values: they requantize, add a residual, clamp and pack.
 
-They compute formulas of `qnn/numerics` on vectors. Numbers that differ between layers are constants of the kernel and
-not part of its code, so that layers of one shape share one function. The code depends only on properties that change
-the instructions, such as a left shift, or a product that can overflow int32.
+Epilogues compute formulas of `qnn/numerics` on vectors. Numbers that differ between layers are constants of the kernel
+and not part of its code, so that layers of one shape share one function. The code depends only on properties that
+change the instructions, such as a left shift, or a product that can overflow int32.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ exact ones, for which all boundaries are the same.
 For a given scale, each side of each boundary gives a bound of the offset. Let f = float(x) * scale + offset before it
 is rounded to float32. The result is at least k if f > t. The threshold t is half way between k - 1/2 and an adjacent
 float32: the one below if k is even (because k - 1/2 is then rounded to k), else the one above. The comparison is
-computed in float64, in which t and float(x) * scale are exact. Their difference is rounded, but rounding is monotonic,
-so a strict inequality of rounded values also holds for the exact values.
+computed in float64, in which t and float(x) * scale are exact. The difference of the two is rounded, but rounding is
+monotonic, so a strict inequality of rounded values also holds for the exact values.
 
 Three techniques help to find a scale:
 
@@ -148,8 +148,8 @@ class _Sides:
     """The two sides of each boundary, `[channels, results]`: the last accumulator below it and the first above it.
 
     Attributes:
-        below, above: the accumulators for which f must be less, or greater, than the threshold. They are float32 values
-            in a float64 array. A side that no accumulator of the channel reaches is infinite.
+        below, above: the accumulators for which f must be less, or greater, than the threshold. These accumulators are
+            float32 values in a float64 array. A side that no accumulator of the channel reaches is infinite.
         thresholds: `[results]`, the threshold t of each result.
         mirrored: true if the offset has the sign of the accumulator.
     """

@@ -1,7 +1,7 @@
 """Elementwise arithmetic of two 8-bit operands: sums, products, differences and PReLU.
 
-It reuses the arithmetic of the epilogues if possible. So an addition is rounded in the same way as in a convolution's
-epilogue.
+This module reuses the arithmetic of the epilogues if possible. So an addition is rounded in the same way as in a
+convolution's epilogue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Lookup tables of operators whose result depends on a single 8-bit operand. They map stored bytes to stored bytes."""
+"""Lookup tables of operators whose result depends on a single 8-bit operand. The tables map stored bytes to stored
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""PyTorch's epilogues. They convert accumulators to float32 and round like its engines (`qnn/numerics/aten`)."""
+"""PyTorch's epilogues. These epilogues convert accumulators to float32 and round like PyTorch's engines
+(`qnn/numerics/torch/aten`).
+"""
 
 from __future__ import annotations
 

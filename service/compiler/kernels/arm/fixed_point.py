@@ -24,8 +24,9 @@ class NeonFixedPoint:
         return program.bind(intrinsic(_DTYPE, "llvm.aarch64.neon.sqrdmulh", x, significand), _DTYPE)
 
     def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
-        """Uses `srshl`, which rounds halves up. It subtracts 1 from negative numbers first, so that their halves round
-        down."""
+        """Uses `srshl`, which rounds halves up. This method subtracts 1 from negative numbers first, so that their
+        halves round down.
+        """
         x = program.bind(x, _DTYPE)
         nudged = x + (x >> splat(tirx.const(31, "int32"), _LANES))
         return intrinsic(_DTYPE, "llvm.aarch64.neon.srshl", nudged, splat(tirx.const(0, "int32"), _LANES) - exponent)

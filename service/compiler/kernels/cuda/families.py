@@ -1,5 +1,6 @@
-"""Chooses the GPU kernel for a group of operators. Each family is a class. It declines groups that it cannot
-compute."""
+"""Chooses the GPU kernel for a group of operators. Each family is a class, which declines groups that it cannot
+compute.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class CardFamily(Family):
 
 class Accumulating(CardFamily):
     """`qnn.conv2d` and `qnn.dense`. The output is requantized (with or without a residual), float32, or the
-    accumulators."""
+    accumulators.
+    """
 
     def __init__(self, gpu: Gpu, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(gpu, mode, choices)
@@ -96,7 +98,9 @@ class Accumulating(CardFamily):
 
 
 class Elementwise(CardFamily):
-    """Elementwise operators and concatenations of 8-bit images. They do not change the number of rows and columns."""
+    """Elementwise operators and concatenations of 8-bit images. Such operators do not change the number of rows and
+    columns.
+    """
 
     takes_tokens = True
 

@@ -1,8 +1,8 @@
 """The parameters of NVIDIA GPUs for the cost model, by compute capability.
 
-They are from data sheets and from the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical Specifications
-per Compute Capability"). If several GPUs have the same compute capability, the parameters are those of the largest
-common one. The estimates only need to rank the candidate tiles correctly.
+The parameters are from data sheets and from the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical
+Specifications per Compute Capability"). If several GPUs have the same compute capability, the parameters are those of
+the largest common one. The estimates only need to rank the candidate tiles correctly.
 """
 
 from __future__ import annotations

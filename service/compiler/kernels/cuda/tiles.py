@@ -122,7 +122,8 @@ class GpuTile:
 
     def shared_bytes(self, reads: int) -> int:
         """Returns the shared memory of a block whose tiles have at most `reads` steps, as in the C++ class
-        `Convolution`."""
+        `Convolution`.
+        """
         offsets = -(-reads * 4 // _ALIGNMENT) * _ALIGNMENT
         stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
         output = (self.slices - 1) * self.rows * self.columns * 4 + self.rows * (self.columns + 16)
@@ -140,8 +141,9 @@ class GpuTile:
 
     @property
     def resident(self) -> int:
-        """The number of thread blocks that fit a multiprocessor's registers. It limits the registers that the compiler
-        uses."""
+        """The number of thread blocks that fit a multiprocessor's registers. This number limits the registers that the
+        compiler uses.
+        """
         return max(1, _REGISTERS // (self.registers * self.threads))
 
 
@@ -227,8 +229,8 @@ class _Estimate:
 def cycles(gpu: Gpu, layer: Layer, reads: int, tile: GpuTile) -> float:
     """Estimates the cycles of the whole layer.
 
-    A multiprocessor runs several blocks at a time. Their time is the time for their combined work, or the time that a
-    single block takes alone, whichever is longer.
+    A multiprocessor runs several blocks at a time. The time of these blocks is the time for their combined work, or the
+    time that a single block takes alone, whichever is longer.
     """
     one = _Estimate.of(gpu, layer, reads, tile)
     together = min(resident(gpu, tile, reads), ceil(one.tiles / gpu.multiprocessors))

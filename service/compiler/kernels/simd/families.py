@@ -1,5 +1,6 @@
-"""Chooses the kernel for a group of operators. Each family of kernels is a class. It declines groups that it cannot
-compute."""
+"""Chooses the kernel for a group of operators. Each family of kernels is a class, which declines groups that it cannot
+compute.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class SimdFamily(Family):
 
 class Accumulating(SimdFamily):
     """`qnn.conv2d` and `qnn.dense`. The output is requantized (with or without a residual), float32, or the
-    accumulators."""
+    accumulators.
+    """
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(isa, mode, choices)
@@ -138,7 +140,9 @@ def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
 
 
 class Elementwise(SimdFamily):
-    """Elementwise operators and concatenations of 8-bit images. They do not change the number of rows and columns."""
+    """Elementwise operators and concatenations of 8-bit images. Such operators do not change the number of rows and
+    columns.
+    """
 
     takes_tokens = True
 

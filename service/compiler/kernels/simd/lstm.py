@@ -2,10 +2,10 @@
 states.
 
 The kernel computes a *unit* of `2 * Isa.lanes` cells at a time. The accumulators of its gates are in registers, as two
-vectors of int32 for each gate. They are initialized with the bias, and products of weights and the hidden state are
-added as in `conv`. Then the kernel rescales them, applies the gates' functions (`fixed16`) and computes the new state,
-all in registers. There are two copies of both states in memory. A time step reads one copy and writes the other. So
-units can overlap if the number of cells is not a multiple of the size of a unit.
+vectors of int32 for each gate. The accumulators are initialized with the bias, and products of weights and the hidden
+state are added as in `conv`. Then the kernel rescales them, applies the gates' functions (`fixed16`) and computes the
+new state, all in registers. There are two copies of both states in memory. A time step reads one copy and writes the
+other. So units can overlap if the number of cells is not a multiple of the size of a unit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Recurrence:
     def outputs(self) -> tuple[tuple[int, str], ...]:
         """The kernel's outputs, as (number of elements, dtype).
 
-        They are the hidden states of all steps, the last cell state, and scratch memory for two copies of both states.
+        The outputs are the hidden states of all steps, the last cell state, and scratch memory for two copies of both
+        states.
         """
         cells = self.batch * self.cells
         memory = 2 * self.row_bytes * self.batch + SLACK_BYTES
@@ -120,8 +121,9 @@ def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
 def lstm(isa: Isa, recurrence: Recurrence) -> Kernel:
     """Returns the kernel of an LSTM.
 
-    Its inputs are the input's contribution to each gate `[T * N * gates * C] int16` (T time steps, N sequences, C
-    cells), the hidden state `[N * C] int8` and the cell state `[N * C] int16`. It writes `recurrence.outputs`.
+    The kernel's inputs are the model input's contribution to each gate `[T * N * gates * C] int16` (T time steps, N
+    sequences, C cells), the hidden state `[N * C] int8` and the cell state `[N * C] int16`. It writes
+    `recurrence.outputs`.
 
     Raises:
         Declined: the LSTM has fewer cells than a unit.

@@ -2,8 +2,8 @@
 
 The loop must be measured on the machine that runs the model, at the same time as the model: the clock rate depends on
 the load of the machine, and the number of dot products per cycle depends on the CPU. A process that runs artifacts has
-no compiler, so the compiler adds such a loop to every library, which costs a few kilobytes. It is written with the same
-instructions as the kernels. A kernel at 100 % would do nothing but multiply.
+no compiler, so the compiler adds such a loop to every library, which costs a few kilobytes. The loop is written with
+the same instructions as the kernels. A kernel at 100 % would do nothing but multiply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def symbol_of(isa: Isa) -> str:
 
 
 def peak(isa: Isa) -> Kernel:
-    """Returns the kernel with the loop. It uses the instructions that multiply tiles if there are any."""
+    """Returns the kernel with the loop. The loop uses the instructions that multiply tiles if the instruction set has
+    any.
+    """
     return _of_vectors(isa) if isa.matrix is None else _of_tiles(isa, isa.matrix)
 
 

@@ -1,7 +1,7 @@
 """A portable instruction set: 128-bit vectors in TVM's own operations, without the intrinsics of any CPU.
 
-It implements `Isa`, and shares no other property with x86. A kernel family that relied on another property of x86 would
-not compile for it, or would compute wrong results.
+The portable instruction set implements `Isa`, and shares no other property with x86. A kernel family that relied on
+another property of x86 would not compile for this instruction set, or would compute wrong results.
 """
 
 from __future__ import annotations

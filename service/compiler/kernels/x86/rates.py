@@ -1,9 +1,9 @@
 """The costs of x86-64's vector instructions, for the cost models of `simd`.
 
-They are fitted to measured times of thirteen convolutions and matrix products on Zen 4, for each of four instruction
-sets. Of the 52 tiles that the cost model chooses, 49 are within 5 % of the best tile's time, and the other three (two
-of them with very short sums) within 8 %. In a depthwise convolution with byte products, each accumulator beyond 24
-costs 1.5 %. Without byte products, the cost of spilled accumulators was too small to measure.
+The costs are fitted to measured times of thirteen convolutions and matrix products on Zen 4, for each of four
+instruction sets. Of the 52 tiles that the cost model chooses, 49 are within 5 % of the best tile's time, and the other
+three (two of them with very short sums) within 8 %. In a depthwise convolution with byte products, each accumulator
+beyond 24 costs 1.5 %. Without byte products, the cost of spilled accumulators was too small to measure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pass that makes every operator compute all samples of a batch at once.
 
-Requires: the first dimension of every input is 1. It counts samples.
+Requires: the first dimension of every input counts samples, and is 1.
 Ensures: that dimension becomes the batch size, in every output too, and the result of one sample does not depend on
     another sample. The oracle computes one sample at a time, so verification also checks that samples are independent.
 """

@@ -68,7 +68,7 @@ def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
 
 
 def _widened(x: Samples, rank: int) -> Samples:
-    """Returns `x` with leading axes of length 1 added, so that it has `rank` axes. Its value is unchanged."""
+    """Returns `x` with leading axes of length 1 added, so that it has `rank` axes. The elements are unchanged."""
     more = rank - len(x.shape)
     return replace(x, shape=(1,) * more + x.shape, axis=x.axis + more)
 

@@ -48,8 +48,8 @@ class FixedPointSub:
         return pointwise(builder, "sub", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """Returns three multipliers: those of both operands and that of their difference. They equal the multipliers of
-        an addition.
+        """Returns three multipliers: those of both operands and that of their difference. All three equal the
+        multipliers of an addition.
         """
         return _SUM.multipliers(operation)
 

@@ -64,8 +64,8 @@ _EXACT = frozenset(
 
 
 def _quantized_again(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
-    """Returns a function that counts the operators `operator` that quantize computed real values. Those that quantize
-    model inputs do not count.
+    """Returns a function that counts the operators `operator` that quantize computed real values. Operators that
+    quantize model inputs do not count.
     """
 
     def layers(module: tvm.IRModule, _mode: Mode) -> int:

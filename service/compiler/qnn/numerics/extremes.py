@@ -1,7 +1,7 @@
 """The larger and the smaller of two numbers in tensor IR. If either is NaN, the result is NaN, as in NumPy and IEEE
 754-2019.
 
-TVM's own `max` and `min` compare and select. They drop a NaN in the first operand.
+TVM's own `max` and `min` compare and select. So TVM's operators drop a NaN in the first operand.
 """
 
 from __future__ import annotations

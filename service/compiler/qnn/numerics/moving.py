@@ -1,4 +1,4 @@
-"""Operators that copy stored values without computing. They are the same in every mode."""
+"""Operators that copy stored values without computing. These operators give the same results in every mode."""
 
 from __future__ import annotations
 

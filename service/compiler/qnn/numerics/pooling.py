@@ -116,8 +116,8 @@ class FixedPointMean:
 
 
 class FixedPointSum:
-    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it. It reads and writes
-    bytes as uint8, even if the type is int8.
+    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it. The kernel reads
+    and writes bytes as uint8, even if the type is int8.
 
     An int8 value below 0 is therefore read as its value plus 256. The sum is clamped to 0..255, and its byte is stored
     as int8. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).

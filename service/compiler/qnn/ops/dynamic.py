@@ -1,7 +1,7 @@
 """Operators of dynamic quantization, whose scales and zero points are computed while the model runs.
 
-A `dense` or `conv2d` between `dynamic_quantize` and `dynamic_scale` computes the sums. Its activations have zero point
-0.
+A `dense` or `conv2d` between `dynamic_quantize` and `dynamic_scale` computes the sums. The activations of this `dense`
+or `conv2d` have zero point 0.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ def dynamic_parameter(
         parameter: `SCALE`, `ZERO_POINT` or `FACTOR`.
         shared: axes along which some runtimes use one range for all rows. These runtimes repeat the parameter along
             these axes.
-        symmetric: true if the zero point is 0. It has an effect only for runtimes in which the model decides this.
-        reduced: true if only half of the stored values are used. It has an effect only for runtimes that support this.
+        symmetric: true if the zero point is 0. This argument has an effect only for runtimes in which the model decides
+            this.
+        reduced: true if only half of the stored values are used. This argument has an effect only for runtimes that
+            support this.
         kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
     """
     attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}

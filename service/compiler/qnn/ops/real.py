@@ -74,7 +74,7 @@ EIGHTS = 8  # partial sums of `real_squares`, and of `PACKETS`
 def real_mean(x: relax.Expr) -> relax.Call:
     """Returns the mean of float32 along the last axis, which stays with a length of 1.
 
-    It is computed in float64, in the order of `LANES`, and rounded once.
+    The mean is computed in float64, in the order of `LANES`, and rounded once.
     """
     return call_of("real_mean", [x])
 

@@ -18,8 +18,8 @@ THEN, ELSE = "then_branch", "else_branch"
 
 
 def branch_of(operators: Iterable[Operator], constants: Mapping[str, Tensor], outputs: Iterable[str]) -> Branch:
-    """Returns the branch that consists of the given parts of a subgraph. Its operators are sorted, and it lists the
-    names that it captures.
+    """Returns the branch that consists of the given parts of a subgraph. The branch's operators are sorted, and the
+    branch lists the names that it captures.
 
     Raises:
         MalformedModel: the operators form a cycle.
@@ -41,7 +41,8 @@ def with_captures(operator: Operator) -> Operator:
 
 
 def chosen_branch(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str, Tensor]]:
-    """Returns the operators and constants of the branch that an `If` takes. They compute the outputs of the `If`.
+    """Returns the operators and constants of the branch that an `If` takes. These operators compute the outputs of the
+    `If`.
 
     Raises:
         MalformedModel: the `If` does not have this branch, or the branch has a different number of outputs.

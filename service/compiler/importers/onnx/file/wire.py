@@ -134,8 +134,8 @@ def _varint(data: memoryview, position: int, where: str) -> tuple[int, int]:
 
 
 def numbers(field: Field, dtype: str, where: str) -> Array:
-    """Returns the elements of a repeated field of numbers. They may be packed or single; protobuf's parsers accept
-    both.
+    """Returns the elements of a repeated field of numbers. The elements may be packed or single; protobuf's parsers
+    accept both forms.
 
     Args:
         dtype: `float32`, `float64`, or `int64` for everything that is written as varints.

@@ -1,7 +1,7 @@
 """Resize with `antialias`: each element of a smaller image is a weighted sum of all elements that it covers, as in
 Pillow.
 
-Weights and sums are float32. They are computed in the order of ONNX Runtime
+Weights and sums are float32. The sums are added in the order of ONNX Runtime
 (core/providers/cpu/tensor/upsample_antialias.h), beginning with the last axis.
 """
 

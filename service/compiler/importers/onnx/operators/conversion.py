@@ -13,8 +13,8 @@ _STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 
 
 def quantize_linear(node: Node) -> relax.Var:
-    """Inputs: x, y_scale, y_zero_point. Converts float32 to stored values. Their type is that of the zero point, or
-    `output_dtype`.
+    """Inputs: x, y_scale, y_zero_point. Converts float32 to stored values. The type of the stored values is that of the
+    zero point, or `output_dtype`.
     """
     node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
     named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")

@@ -52,7 +52,7 @@ def conv(node: Node) -> relax.Var:
 
 
 def _arranged(node: Node, windows: Windows, index: int) -> relax.Expr:
-    """Returns filters as `[O, KH, KW, C / groups]`. They may be computed from constants."""
+    """Returns filters as `[O, KH, KW, C / groups]`. The filters may be computed from constants."""
     filters, per_group = node.shape(index)[:2]
     whole = node.emit(relax.op.reshape(node.expr(index), (filters, per_group, *windows.kernel)), "filters")
     return node.emit(relax.op.permute_dims(whole, (0, 2, 3, 1)), "filters")
@@ -138,7 +138,7 @@ def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr
 
 
 def bias_of(node: Node, index: int, filters: int) -> relax.Constant | None:
-    """Returns a bias with one int32 for each filter. It is assumed to have the accumulators' scale, as in ONNX
+    """Returns a bias with one int32 for each filter. The bias is assumed to have the accumulators' scale, as in ONNX
     Runtime.
     """
     if not node.has(index):

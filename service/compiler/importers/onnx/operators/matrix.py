@@ -60,10 +60,10 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
     b_scale, b as real values if the file has them, y_scale, y_zero_point. `qdq` creates this operator from a MatMul, an
     Add and a QuantizeLinear.
 
-    For matrices, ONNX Runtime fuses the MatMul and the Add to a Gemm. It also does so for more dimensions if all of
-    them are known: it then puts Reshapes around the Gemm, and moves the quantization before the second Reshape unless
-    an activation follows. A quantized Gemm rounds the row (see `biases.stored_bias`) and real weights. Without the
-    quantization, the Gemm multiplies and adds real values.
+    For matrices, ONNX Runtime fuses the MatMul and the Add to a Gemm. ONNX Runtime also does so for more dimensions if
+    all of them are known. It then puts Reshapes around the Gemm, and moves the quantization before the second Reshape
+    unless an activation follows. A quantized Gemm rounds the row (see `biases.stored_bias`) and real weights. Without
+    the quantization, the Gemm multiplies and adds real values.
     """
     is_matrix = len(node.shape(0)) == 2
     is_gemm = is_matrix or bool(node.attribute("has_known_shape", 0))

@@ -62,8 +62,9 @@ def _skipped(node: Node, bias: int) -> relax.Expr:
 
 
 def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -> relax.Expr:
-    """Returns `x` normalized over the axes from `axis` on, multiplied by one input and added to another. It computes in
-    float32, whatever `stash_type` is, as ONNX Runtime does (core/providers/cpu/nn/layer_norm_impl.cc).
+    """Returns `x` normalized over the axes from `axis` on, multiplied by one input and added to another. The
+    normalization is computed in float32, whatever `stash_type` is, as ONNX Runtime does
+    (core/providers/cpu/nn/layer_norm_impl.cc).
     """
     rank = len(shape_of(x))
     axes = list(range(axis_of(node, rank, -1), rank))

@@ -40,7 +40,7 @@ def float32(node: Node, *positions: int) -> None:
 
 
 def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = None, dtypes: str = "f") -> Convert:
-    """Returns the converter of an operator that Relax also has. It takes one tensor, or several of one type.
+    """Returns the converter of an operator that Relax also has. The operator takes one tensor, or several of one type.
 
     Args:
         compute: the operator in NumPy, for values that are known while importing; None if such values are not computed.
@@ -224,7 +224,9 @@ def axis_of(node: Node, rank: int, default: int) -> int:
 
 
 def extreme(make: Callable[..., relax.Call]) -> Convert:
-    """Returns the converter of the largest or smallest value along some axes. It also works on stored values."""
+    """Returns the converter of the largest or smallest value along some axes. The converter also works on stored
+    values.
+    """
 
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
@@ -289,7 +291,7 @@ def mean_of_images(node: Node, x: relax.Expr, order: str) -> Value:
 
 
 def global_max_pool(node: Node) -> Value:
-    """Returns the largest value of each channel. It also works on stored values."""
+    """Returns the largest value of each channel, also for stored values."""
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
     return node.with_input_type(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))

@@ -48,8 +48,8 @@ def stored_bias(
 
 def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
     """Returns true if ONNX Runtime quantizes the real weights of a layer and rounds its bias to the accumulators' scale
-    (qdq_transformer/weight_bias_quantization.cc). It does so if it finds a conversion with one scale before the layer,
-    and a conversion with any number of scales after it.
+    (qdq_transformer/weight_bias_quantization.cc). ONNX Runtime does so if it finds a conversion with one scale before
+    the layer, and a conversion with any number of scales after it.
     """
     conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(MOVED):

@@ -51,23 +51,23 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
 
 
 def _is_integer_product(graph: OnnxGraph, x: Operand, w: Operand, conversion: Operator) -> bool:
-    """Returns true if ONNX Runtime computes a product that `conversion` quantizes in integers. It does so if
-    `_multiplies` is true and the result has the storage type of the first operand; otherwise it computes in float32
+    """Returns true if ONNX Runtime computes a product that `conversion` quantizes in integers. ONNX Runtime does so if
+    `_multiplies` is true and the result has the storage type of the first operand. Otherwise it computes in float32
     (`MatMulNodeGroupSelector` and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
     """
     return _storage(graph, x) == storage_of(graph, conversion) and _multiplies(graph, x, w)
 
 
 def _multiplies(graph: OnnxGraph, x: Operand, w: Operand) -> bool:
-    """Returns true if ONNX Runtime multiplies the stored values of both operands and scales the sums. It does so for
-    int8 by int8, for uint8 by int8 and for uint8 by uint8 (the selectors that `_is_integer_product` names).
+    """Returns true if ONNX Runtime multiplies the stored values of both operands and scales the sums. ONNX Runtime does
+    so for int8 by int8, for uint8 by int8 and for uint8 by uint8 (the selectors that `_is_integer_product` names).
     """
     return (_storage(graph, x), _storage(graph, w)) != ("int8", "uint8")
 
 
 def _storage(graph: OnnxGraph, operand: Operand) -> str:
-    """Returns the type of an operand's stored values. It is the type of the zero point; or else of the constant, or of
-    the operator that computes the stored values.
+    """Returns the type of an operand's stored values. This is the type of the zero point; or else of the constant, or
+    of the operator that computes the stored values.
     """
     return stored_type(graph, operand[0], operand[2])
 

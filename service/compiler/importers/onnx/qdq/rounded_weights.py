@@ -42,7 +42,7 @@ def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str
 
 
 def _stored(weights: Array) -> tuple[Array, Array, Array]:
-    """Returns int8 values, scale and zero point. They are computed as by QuantizeLinear with the parameters of
+    """Returns int8 values, scale and zero point. These are computed as by QuantizeLinear with the parameters of
     `GetQuantizationParameter` (core/util/qmath.h), which is not symmetric.
     """
     low, high = min(np.float32(0), weights.min()), max(np.float32(0), weights.max())

@@ -25,9 +25,9 @@ def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
     """Returns `model` with Pads merged into their readers (optimizer/pad_fusion.cc), and a notice for each MaxPool
     whose values this may change.
 
-    A Pad is merged if it pads images with constant zeros and only one operator, a Conv or MaxPool, reads it. Its sizes
-    are added to the reader's own padding. ONNX Runtime does not merge a Pad if an Identity is between the two, so this
-    pass runs before Identities are removed.
+    A Pad is merged if it pads images with constant zeros and only one operator, a Conv or MaxPool, reads it. The sizes
+    of the Pad are added to the reader's own padding. ONNX Runtime does not merge a Pad if an Identity is between the
+    two, so this pass runs before Identities are removed.
 
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.

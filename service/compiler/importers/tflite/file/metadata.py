@@ -71,7 +71,7 @@ def _tables(data: bytes) -> SubgraphMetadata:
 
 
 def _preprocessing(inputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
-    """Returns the mean, standard deviation and layout of the image inputs. They must be the same for all image
+    """Returns the mean, standard deviation and layout of the image inputs. These values must be the same for all image
     inputs.
     """
     found = {

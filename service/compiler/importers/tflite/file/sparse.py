@@ -31,7 +31,9 @@ _VECTORS: dict[int, type] = {
 
 
 def read_sparse(table: Any, elements: Array) -> Sparse:
-    """Returns the content of a `SparsityParameters` and the stored elements, `[count]`. They are not checked yet."""
+    """Returns the content of a `SparsityParameters` and the stored elements, `[count]`. Neither of the two is checked
+    yet.
+    """
     levels = tuple(_level(table.DimMetadata(index)) for index in range(table.DimMetadataLength()))
     return Sparse(elements, ints(table, "TraversalOrder"), ints(table, "BlockMap"), levels)
 

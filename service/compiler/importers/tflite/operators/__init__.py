@@ -65,8 +65,8 @@ class Rule:
         hybrid: converts the operator for float32 activations and int8 weights.
         sparse: true if the operator can read sparse constants.
         skips_empty: true if its activations may be empty.
-        activations: how many inputs from `first` on are activations; None means all of them. Their dtype must be one of
-            `reads`.
+        activations: how many inputs from `first` on are activations; None means all of them. The dtype of these inputs
+            must be one of `reads`.
         reads, writes: dtypes that the activations and the output may have.
     """
 

@@ -87,8 +87,8 @@ def bias_of(node: Node, filters: int, *, source: int = 0, index: int = 2) -> rel
     index of the input with the activations.
 
     If one scale applies to the whole tensor, LiteRT refuses a bias whose own scale differs by more than 2 % of an
-    output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc). It does not check scales per
-    channel.
+    output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc). LiteRT does not check a bias with
+    a scale for each channel.
     """
     if not node.has_input(index):
         return None

@@ -94,8 +94,8 @@ def _truncated(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _whole(node: Node, divide: Callable[[Node, Operands], relax.Expr]) -> relax.Expr:
-    """Returns a quotient as a whole number. It is converted through 64 bits, so values that do not fit the output wrap
-    around instead of raising an exception.
+    """Returns a quotient as a whole number. The quotient is converted through 64 bits, so values that do not fit the
+    output wrap around instead of raising an exception.
     """
     zero, one = (relax.const(np.array(value, np.float64), "float64") for value in (0, 1))
     dividend, divisor = _wide(node)

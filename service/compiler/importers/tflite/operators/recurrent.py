@@ -217,7 +217,9 @@ def _bias(node: Node, index: int, count: int) -> Array:
 
 
 def _accumulated(in_type: QuantizedType, weight_type: QuantizedType) -> QuantizedType:
-    """Returns the type of the sums of products. Its scale is a float32 product, as in the kernels' `Prepare`."""
+    """Returns the type of the sums of products. The scale of this type is a float32 product, as in the kernels'
+    `Prepare`.
+    """
     scales = tuple(float(np.float32(each) * np.float32(in_type.scale)) for each in weight_type.scales)
     return QuantizedType("int32", scales, (0,) * len(scales), axis=None if weight_type.axis is None else 1)
 

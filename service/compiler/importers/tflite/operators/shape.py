@@ -1,7 +1,7 @@
 """Operators that keep the elements but change their shape or order: RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE,
 SPACE_TO_DEPTH, DEPTH_TO_SPACE. Also SHAPE, whose result is a constant.
 
-Their kernels copy bytes and ignore the scales of input and output. This module does the same.
+LiteRT's kernels for these operators copy bytes and ignore the scales of input and output. This module does the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """PyTorch's vocabulary for the pass that creates quantized operators between conversions (`importers.qdq`).
 
 A fused operator has the prefix `octet::` instead of `aten::` (`operators.fused`), and the arguments of the float
-operator. Its operands are the stored values, with their types; constant weights keep their own types. Its result is
-stored too, if it is quantized next and nothing else reads it. Convolutions and linear layers are fused even if no
-quantization follows: their products are integers, and only their sums become real values.
+operator. Its operands are the stored values, with their types; constant weights keep their own types. The result of the
+operator is stored too, if the result is quantized next and nothing else reads it. Convolutions and linear layers are
+fused even if no quantization follows: their products are integers, and only their sums become real values.
 """
 
 from __future__ import annotations

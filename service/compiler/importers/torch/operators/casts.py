@@ -50,7 +50,9 @@ def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: An
 
 
 def _to(node: Node, self: Any, *options: Any) -> Value:
-    """Converts `Tensor.to`. Its arguments are a dtype, a device and an optional dtype, or another tensor."""
+    """Converts `Tensor.to`. The arguments of `Tensor.to` are a dtype, a device and an optional dtype, or another
+    tensor.
+    """
     x = node.tensor(self)
     wanted: str | None
     match options:

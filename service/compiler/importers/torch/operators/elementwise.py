@@ -23,8 +23,8 @@ Stored = npt.NDArray[np.int64]
 
 
 def _binary(operator: Binary, of_number: OfNumber, *, relu: bool = False) -> Callable[..., Value]:
-    """Returns the rule of `quantized::add` or `quantized::mul`. It takes two tensors; or a tensor and a number, in
-    either order, in which case the type of the result is computed.
+    """Returns the rule of `quantized::add` or `quantized::mul`. The operands are two tensors; or a tensor and a number,
+    in either order. With a number, the type of the result is computed.
     """
 
     def convert(node: Node, qa: Any, qb: Any, scale: Any = None, zero_point: Any = None) -> Value:

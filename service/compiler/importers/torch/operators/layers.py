@@ -1,6 +1,6 @@
 """Layers on real values, which models of timm and transformers contain between quantized layers: normalizations,
-activations, products, embeddings and attention. They are computed in float32 (`importers/real.py`); PyTorch's results
-differ by a few units in the last place.
+activations, products, embeddings and attention. These layers are computed in float32 (`importers/real.py`); PyTorch's
+results differ by a few units in the last place.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def _quantized_layer_norm(
     output_scale: Any,
     output_zero_point: Any,
 ) -> Value:
-    """Converts a normalization of stored values. It computes real values, so its results are within one step of
-    PyTorch's (quantized_layer_norm).
+    """Converts a normalization of stored values. The normalization is computed on real values, so its results are
+    within one step of PyTorch's (quantized_layer_norm).
     """
     x, in_type = node.activation(input)
     made = node.per_tensor(in_type.storage, output_scale, output_zero_point)

@@ -1,5 +1,5 @@
-"""Operators on real values. They are between the conversions of an exported program, or after the quantized part of a
-model.
+"""Operators on real values. Such operators are between the conversions of an exported program, or after the quantized
+part of a model.
 
 Operators that round once are float32, as in PyTorch. Functions are float32, too, but differ from PyTorch's by a few
 units in the last place (`importers/real.py`). Sums of pixels are computed in float64 and rounded once.
@@ -45,7 +45,9 @@ def _operand(node: Node, value: Any) -> relax.Expr:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Returns true for a constant without axes. It determines an operator's dtype in the same way as a number."""
+    """Returns true for a constant without axes. Such a constant determines an operator's dtype in the same way as a
+    number.
+    """
     return isinstance(value, Tensor) and value.quantization is None and value.data.ndim == 0
 
 

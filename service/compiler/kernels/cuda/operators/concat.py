@@ -44,8 +44,8 @@ def concat(
 
     Args:
         sources: the parts, in order.
-        placed: the indices of the parts that are already in the destination (`tables.places`). They are not parameters
-            of the kernel.
+        placed: the indices of the parts that are already in the destination (`tables.places`). These parts are not
+            parameters of the kernel.
 
     Raises:
         Declined: `check_concat` declines the operator, or an image is packed or too large.

@@ -1,7 +1,7 @@
 """The kernel of moves on GPUs.
 
-It loads the addresses of source elements from tables. Destination vectors whose source elements have the same relative
-addresses share a row of a table.
+The kernel loads the addresses of source elements from tables. Destination vectors whose source elements have the same
+relative addresses share a row of a table.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _wanted_addresses(made: Move, firsts: Integers, own: int) -> Integers:
 
 def _alike(wanted: Integers) -> tuple[Array, Array]:
     """Divides the addresses `wanted` into `[vectors, 2]` origins and `[rows, own]` offsets, int32 (see
-    `source/move.cuh`)."""
+    `source/move.cuh`).
+    """
     neighbours, first = np.arange(wanted.shape[1]), np.maximum(wanted[:, :1], 0)
     apart = np.where(wanted < 0, neighbours, wanted - first)
     offsets, row = np.unique(np.concatenate([neighbours[None], apart]), axis=0, return_inverse=True)
@@ -129,5 +130,6 @@ def _tables(made: Move) -> dict[int, Array]:
 
 def _flipped_bit(memory: Memory) -> int:
     """Returns the bit in which the bytes in memory differ from stored bytes: the highest for int8 tensors, else
-    none."""
+    none.
+    """
     return BIAS[memory.dtype] if memory.image is None else 0

@@ -70,7 +70,7 @@ def panel_of(unit: Matrix, layer: Layer, scheme: Scheme) -> Panel:
 def tile_rows(unit: Matrix, pixels: int, pixel_tiles: int) -> int:
     """Returns the number of rows (pixels) of a tile.
 
-    It is chosen so that groups of `pixel_tiles` tiles cover the panel with little overlap of the last group.
+    The number is chosen so that groups of `pixel_tiles` tiles cover the panel with little overlap of the last group.
     """
     groups = -(-pixels // (unit.rows * pixel_tiles))
     return max(1, min(pixels // pixel_tiles, -(-pixels // (groups * pixel_tiles))))
@@ -78,7 +78,8 @@ def tile_rows(unit: Matrix, pixels: int, pixel_tiles: int) -> int:
 
 def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[tuple[float, Scheme]]:
     """Returns (estimated cycles, scheme) for each candidate, the fastest first. Empty if tiles cannot compute the
-    layer."""
+    layer.
+    """
     unit = isa.matrix
     if unit is None or (layer.source.packed and layer.window.dilation[1] > 1):
         return []

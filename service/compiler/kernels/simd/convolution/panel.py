@@ -4,10 +4,10 @@ A tile instruction loads a tile of 16 rows, 64 bytes each, that are equally far 
 one pixel. In an image, only 16 channels of a pixel are contiguous, and there are halos between rows of pixels. So an
 iteration of the parallel loop copies the pixels that it needs to a panel in its own memory.
 
-In the panel, several channel blocks of a pixel (four, if there are enough) are contiguous. They are a *group*. For
-every kernel tap, the pixels that consecutive outputs read are `pixel_bytes` apart. A row of the panel is `pitch` pixels
-long, which can be more than the outputs of a row. Tiles then also contain pixels between two output rows, whose results
-are not used.
+In the panel, several channel blocks of a pixel (four, if there are enough) are contiguous. These blocks are a *group*.
+For every kernel tap, the pixels that consecutive outputs read are `pixel_bytes` apart. A row of the panel is `pitch`
+pixels long, which can be more than the outputs of a row. Tiles then also contain pixels between two output rows, whose
+results are not used.
 
 A window with stride 2 reads every other pixel. Pixels are therefore sorted into *planes*: for a given kernel tap, all
 pixels are in one plane, and the next output reads the next pixel of the plane.
@@ -106,7 +106,8 @@ class Panel:
 
     def _blocked(self, *, separate: bool) -> dict[Pair, tuple[Pair, Pair]]:
         """Maps each kernel tap to the first pixel of its plane, and to the tap's position (down, right) in the
-        plane."""
+        plane.
+        """
         window, positions = self.layer.window, {}
         (stride_h, stride_w), (dilation_h, dilation_w) = window.strides, window.dilation
         for row in range(window.kernel[0]):
@@ -152,7 +153,8 @@ class Panel:
     @property
     def offsets(self) -> Array:
         """The byte offset of each reduction step's activations in the panel, for the first output pixel:
-        `[steps] int32`."""
+        `[steps] int32`.
+        """
         starts = [run.offset + at for run in self.runs for at in range(0, len(run.taps) * self.tap_bytes, self.depth)]
         return np.array(starts, np.int32)
 
@@ -193,7 +195,7 @@ class Panel:
 def _blocks(layer: Layer, depth: int) -> int:
     """Returns the number of blocks in a group.
 
-    It is as many as fit the depth of a tile, or all blocks if the reduction then needs fewer steps.
+    A group has as many blocks as fit the depth of a tile, or all blocks if the reduction then needs fewer steps.
     """
     source, neighbours = layer.source, layer.window.strides[1] == layer.window.dilation[1] == 1
     few, columns = min(depth // source.block, source.blocks), layer.window.kernel[1]

@@ -1,7 +1,7 @@
 """The cost model of convolutions, which chooses the tile of accumulators in registers.
 
-It estimates the cycles of one core from the throughput of instructions (`Isa.rates`). The estimates only need to rank
-the candidates correctly.
+The model estimates the cycles of one core from the throughput of instructions (`Isa.rates`). The estimates only need to
+rank the candidates correctly.
 """
 
 from __future__ import annotations

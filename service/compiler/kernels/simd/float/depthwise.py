@@ -122,7 +122,7 @@ class _Depthwise:
     def _band(self) -> int:
         """Returns the number of output rows of a band.
 
-        It is small enough for several bands, but so large that most source rows are copied for only one band.
+        The number is small enough for several bands, but so large that most source rows are copied for only one band.
         """
         height, line_bytes = self.layer.output[0], 4 * self.layer.padded.extents[1] * self.layer.channels
         rows = max(-(-height // _SHARES), min(self._lines(1), height))

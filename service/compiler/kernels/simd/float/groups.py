@@ -34,9 +34,9 @@ _LARGEST = (1 << 31) - 1  # the largest number of elements of a tensor, whose in
 def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     """Returns the kernel for one of `REAL_PRODUCTS`.
 
-    The depthwise kernel is not used for bfloat16. It would not be faster, because the neighbor of an element belongs to
-    another channel, so that one half of each pair would be unused. A depthwise convolution in bfloat16 is computed as
-    independent products, one for each group.
+    The depthwise kernel is not used for bfloat16. This kernel would not be faster in bfloat16, because the neighbor of
+    an element belongs to another channel, so that one half of each pair would be unused. A depthwise convolution in
+    bfloat16 is computed as independent products, one for each group.
 
     Raises:
         Declined: no kernel computes it.

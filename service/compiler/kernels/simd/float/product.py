@@ -92,8 +92,8 @@ class _Product:
         self.panel = geometry.steps * tile.blocks * isa.lanes
         self.group = geometry.parts_at_once(isa, tile, constant=self.laid_out)
         self.groups = -(-self.parts // self.group)
-        # The left operand's rows for the next tile follow those for this tile. They are prefetched if the operand does
-        # not fit the cache.
+        # The left operand's rows for the next tile follow those for this tile. The rows for the next tile are
+        # prefetched if the operand does not fit the cache.
         rows_bytes = geometry.element_bytes * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
@@ -183,7 +183,8 @@ class _Product:
 
     def _computed(self, rhs: Expr, first: Expr) -> Weights | None:
         """Prepares the right operand for a group of parts. Returns None if weights are decoded while they are
-        multiplied."""
+        multiplied.
+        """
         if self.panels is not None:
             return None if self.tiles == 1 else self._decoded(self.panels, first)
         return self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
@@ -240,7 +241,8 @@ class _Product:
 
     def _copy_single_columns(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
         """Copies one group (`factors`) of one column at a time. This is used if the matrix is too small to transpose
-        squares."""
+        squares.
+        """
         program, row = self.program, self.tile.blocks * self.isa.lanes
         for first, count, size in self._steps():
             with (
@@ -253,7 +255,8 @@ class _Product:
 
     def _steps(self) -> list[tuple[int, int, int]]:
         """Returns the steps of a run as (first step, number of equal steps, number of products in each of these
-        steps)."""
+        steps).
+        """
         whole, rest = divmod(self.geometry.run, self.factors.size)
         return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
 

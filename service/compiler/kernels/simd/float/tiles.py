@@ -1,6 +1,7 @@
 """The cost model of float products. It chooses the tile: the rows and vectors of columns whose sums are in registers.
 
-It corresponds to `convolution.tiles` for integers. It assumes that a float multiply-add costs as much as a vector load.
+This model corresponds to `convolution.tiles` for integers. It assumes that a float multiply-add costs as much as a
+vector load.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Geometry:
     def parts_at_once(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
         """Returns the number of parts by which a tile of rows is multiplied in succession, while it is in L1 cache.
 
-        It is as large as the caches allow, but small enough to leave work for all threads.
+        The number is as large as the caches allow, but small enough to leave work for all threads.
         """
         rows = self.images * (self.tiles(tile) if constant else 1)
         shares = -(-_SHARES // rows)

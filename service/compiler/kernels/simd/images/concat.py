@@ -45,8 +45,8 @@ def concat(
 
     Args:
         sources: the parts, in order.
-        placed: the indices of the parts that are already in the destination (`tables.places`). They are not parameters
-            of the kernel.
+        placed: the indices of the parts that are already in the destination (`tables.places`). These parts are not
+            parameters of the kernel.
         parallel: true to divide runs of pixels among threads.
 
     Raises:
@@ -143,7 +143,8 @@ class _Concat:
 
     def _merged(self, low: Expr, high: Expr, lanes: int, lane: int, start: int) -> Expr:
         """Returns, for each block of a vector, `lane` lanes of `low` from lane `start` on, then the first lanes of
-        `high`."""
+        `high`.
+        """
         block = self.isa.lanes
         order = [
             pixel + (start + position if position < lane else lanes + position - lane)

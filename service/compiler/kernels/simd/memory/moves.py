@@ -117,8 +117,9 @@ class _Move:
         return np.array([row + [0] * (columns - len(row)) for row in rows], np.int32)
 
     def _vectors(self, kind: tuple[Pattern | Square, int], row: Expr) -> None:
-        """Writes the loop over the vectors of an iteration. It copies several vectors at a time if they are
-        contiguous."""
+        """Writes the loop over the vectors of an iteration. The loop copies several vectors at a time if they are
+        contiguous.
+        """
         program, (pattern, width) = self.program, kind
         count, *starts = (
             program.bind(load(self.items, row + 1 + position, 1)) for position in range(1 + len(pattern.steps))
@@ -136,7 +137,9 @@ class _Move:
                 program.store(self.written, to, self._shuffle(pattern, loaded, width), lanes)
 
     def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
-        """Transposes a square. It interleaves the first half of the vectors with the second half, log2(lanes) times."""
+        """Transposes a square. The transposition interleaves the first half of the vectors with the second half,
+        log2(lanes) times.
+        """
         program, lanes, source = self.program, self.lanes, self.made.sources[square.part]
         read = self.read[square.part]
         dtype = "uint8" if self.as_stored else str(read.dtype)

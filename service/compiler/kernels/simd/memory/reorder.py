@@ -76,7 +76,8 @@ def unpack(
     """Returns the kernel that converts an image to a contiguous tensor `[N * H * W * C]` of `dtype`, without slack.
 
     Args:
-        source: packed, or in blocks of `isa.lanes` channels. It must be in blocks if the tensor is `channels_first`.
+        source: packed, or in blocks of `isa.lanes` channels. The image must be in blocks if the tensor is
+            `channels_first`.
         dtype: uint8; int8, for which 128 is subtracted; or float32 with a `dequantization`.
         channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
         parallel: true to divide runs of pixels among threads.
@@ -102,7 +103,9 @@ def unpack(
 
 
 def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:
-    """Returns a function that applies `conversion`. Its numbers become an additional parameter of the kernel."""
+    """Returns a function that applies `conversion`. The numbers of `conversion` become an additional parameter of the
+    kernel.
+    """
     constants.append(conversion.numbers)
     numbers = program.parameter("numbers", "int32", constants[-1].size)
     return partial(conversion.apply, numbers)

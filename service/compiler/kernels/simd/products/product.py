@@ -60,7 +60,8 @@ def product(
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers that differ between products of one shape. They are constants of the kernel and not part of its code.
+    """The numbers that differ between products of one shape. These numbers are constants of the kernel and not part of
+    its code.
 
     Attributes:
         zero_points: the zero point of the first matrix as unsigned bytes, and of the second matrix as signed bytes.
@@ -241,7 +242,8 @@ class _Product:
 
     def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
         """Returns the matrix at offset `start`. If `copied`, this first copies `rows` rows of it to offset `at` of the
-        memory."""
+        memory.
+        """
         if not copied:
             return Source(buffer, start, matrices.row, matrices.block, matrices.dtype)
         width, function = self._padded(matrices), partial(_unsigned, matrices.dtype)
@@ -285,7 +287,8 @@ class _Product:
 
     def _ones(self, columns: int) -> Expr:
         """Returns a vector for `PIXELS` rows, with the byte 1 for the first `columns` columns of a run, and 0 for the
-        others."""
+        others.
+        """
         isa = self.isa
         counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
         words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]

@@ -1,7 +1,7 @@
 """The plan of a region's kernel.
 
-It determines the pass over the rows that computes each value, the values that are stored for later passes, and the
-parameters of the kernel.
+The plan determines the pass over the rows that computes each value, the values that are stored for later passes, and
+the parameters of the kernel.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ class RowPlan:
         self.tile = max(1, min(_TILE if self.phases > 1 else 2, self.count, _LARGEST_TILE_BYTES // own))
 
     def _phase(self, step: Step) -> int:
-        """Returns the number of the pass that computes a step. It is after the passes of all reductions it depends
-        on."""
+        """Returns the number of the pass that computes a step. This pass is after the passes of all reductions that the
+        step depends on.
+        """
         before = [self.values[operand] for operand in step.operands if isinstance(operand, relax.Var)]
         return max((value.phase + value.step.reduces for value in before), default=0)
 
@@ -100,7 +101,8 @@ class RowPlan:
 
     def declare(self, program: Program) -> None:
         """Declares the kernel's parameters: each input, each constant array, one array of all numbers, and each
-        output."""
+        output.
+        """
         self.buffers = {
             var: program.parameter(f"source_{index}", _stored(access.dtype), access.size)
             for index, (var, access) in enumerate(self.sources.items())
@@ -138,7 +140,8 @@ def operand_kind(step: Step, index: int) -> str:
 
 def _stored(dtype: str) -> str:
     """Returns the dtype of a buffer with elements of `dtype`. Booleans and signed bytes are stored as unsigned
-    bytes."""
+    bytes.
+    """
     return "uint8" if dtype in ("bool", "int8") else dtype
 
 

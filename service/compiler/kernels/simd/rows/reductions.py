@@ -68,7 +68,8 @@ class RowReduction:
 
     def add(self, element: Expr, vector: int, columns: int) -> None:
         """Adds vector number `vector` of a step that has `columns` columns. Elements beyond the last column are
-        ignored."""
+        ignored.
+        """
         raise NotImplementedError
 
     def folded(self) -> Expr:
@@ -88,7 +89,9 @@ class RowReduction:
 
 
 class _Lanes(RowReduction):
-    """A reduction with 16 partial values (`_InLanes`). They are folded in the order of `ops.real.FOLDS`."""
+    """A reduction with 16 partial values (`_InLanes`). The partial values are folded in the order of
+    `ops.real.FOLDS`.
+    """
 
     def __init__(self, program: Program, lanes: int, step: Step, form: _InLanes) -> None:
         super().__init__(program, lanes, step)

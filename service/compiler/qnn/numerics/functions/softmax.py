@@ -108,8 +108,8 @@ class TableSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, inverse])
 
     def table(self, operation: Operation) -> Array:
-        """Returns expf(-scale * beta * d) for d in 0..255. It is computed through float64, because glibc's expf rounds
-        correctly.
+        """Returns expf(-scale * beta * d) for d in 0..255. The function is computed through float64, because glibc's
+        expf rounds correctly.
         """
         scale = np.float32(-operation.per_tensor("in_type").scale) * np.float32(operation.floating("beta"))
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)

@@ -185,8 +185,8 @@ class Clip(Tabulated):
 
 
 class Relu(Tabulated):
-    """TFLite's kernels of RELU and similar activations as separate operators. They rescale, and clamp to the output's
-    storage bounds (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX).
+    """TFLite's kernels of RELU and similar activations as separate operators. These kernels rescale, and clamp to the
+    output's storage bounds (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX).
     """
 
     summary = "z + mul(q - z_in, m), m ~= float(s_in / s), rounded twice"

@@ -154,8 +154,8 @@ class Mul:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        # A product of a 17-bit and a 24-bit number is exact in float64. It is therefore rounded once, and LLVM cannot
-        # change the result by contracting it with the sum.
+        # A product of a 17-bit and a 24-bit number is exact in float64. The product is therefore rounded only once, to
+        # float32, and LLVM cannot change the result by contracting the product with the sum.
         factor = _float_constant(self.scale(operation)).astype("float64")
         overflows = self.overflows(operation)
         zero_point = tirx.const(float(out_type.zero_point), "float32")

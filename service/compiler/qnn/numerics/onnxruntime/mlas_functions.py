@@ -51,8 +51,8 @@ LEAKY_RELU = Tabled("leaky_relu", _leaky_relu)
 
 class ScaledSoftmax:
     """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc). A table contains the exponentials of the
-    differences from the row's maximum. They are scaled so that their sum nearly reaches the largest float32, and are
-    added in order.
+    differences from the row's maximum. The exponentials are scaled so that their sum nearly reaches the largest
+    float32, and are added in order.
 
     If the output's scale is below about 1 / (148 * length), the product of an exponential and the inverse scale exceeds
     float32. The results of this case were measured on ONNX Runtime 1.31.1. For int8, the conversion gives the smallest

@@ -29,8 +29,8 @@ class Quantize:
     """Quantizes float32 to storage, in float32 arithmetic.
 
     TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK (f32-qs8-vcvt)
-    multiplies by the reciprocal and rounds halves to even. Its kernels for x86 first take the minimum with the largest
-    value by MINPS, which returns its second operand for NaN, so NaN becomes the largest value.
+    multiplies by the reciprocal and rounds halves to even. XNNPACK's kernels for x86 first take the minimum with the
+    largest value by MINPS, which returns its second operand for NaN, so NaN becomes the largest value.
     """
 
     def __init__(self, *, reciprocal: bool, overflows: bool = False) -> None:

@@ -2,8 +2,8 @@
 
 The orders are those of ONNX Runtime's sums (`core/providers/cpu/reduction`). ONNX Runtime chooses one by the position
 of the summed axes (`OptimizeShapeForFastReduce` in reduction_ops.cc). The order `lanes` is for rows inside another
-operator (softmax, normalization). It is the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`),
-and is used on every machine.
+operator (softmax, normalization). `lanes` is the order of MLAS's softmax on AVX-512
+(`MlasComputeSumExpF32KernelAvx512F`), and is used on every machine.
 
 Compiled code cannot contract a product with a sum here, because every term is stored before it is added.
 """

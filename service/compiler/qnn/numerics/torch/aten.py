@@ -75,8 +75,8 @@ class FbgemmRequantize:
 
 
 class OneDnnRequantize:
-    """oneDNN's int8 convolutions and inner products as ATen calls them. They compute real values, and add the zero
-    point before rounding. The order was measured, because oneDNN generates its `_mm512` code at run time.
+    """oneDNN's int8 convolutions and inner products as ATen calls them. These primitives compute real values, and add
+    the zero point before rounding. The order was measured, because oneDNN generates its `_mm512` code at run time.
     """
 
     adds_bias = True

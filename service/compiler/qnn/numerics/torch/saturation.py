@@ -24,9 +24,9 @@ _MOST_STRIDE = 2
 def saturating_layers(module: tvm.IRModule, mode: Mode) -> int:
     """Returns the number of convolutions of `module` that may saturate in PyTorch for some values of their type.
 
-    FBGEMM's depthwise kernels multiply with `vpmaddubsw`, which adds two products into 16 bits and saturates. They take
-    the convolutions that `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc accepts; every other convolution sums in 32
-    bits if the CPU has AVX512-VNNI. The limits here were observed on PyTorch 2.13.0.
+    FBGEMM's depthwise kernels multiply with `vpmaddubsw`, which adds two products into 16 bits and saturates. The
+    depthwise kernels compute the convolutions that `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc accepts; every
+    other convolution sums in 32 bits if the CPU has AVX512-VNNI. The limits here were observed on PyTorch 2.13.0.
     """
     if mode.name not in (FBGEMM, TORCH_X86):
         return 0
