@@ -35,8 +35,8 @@ class WorkerStore:
     def beat(self, worker: Worker) -> None:
         """Records a heartbeat of `worker` at the time of this call.
 
-        The rest of its row is written only if its state or its loaded models have changed; then a notification
-        is sent. A failed call is not repeated, because the next heartbeat follows soon.
+        The rest of the worker's row is written only if the worker's state or its loaded models have changed; then a
+        notification is sent. A failed call is not repeated, because the next heartbeat follows soon.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)

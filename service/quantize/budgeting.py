@@ -20,8 +20,8 @@ def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Poi
     mixtures that were tried.
 
     The function first finds the smallest number of noisiest layers that must run in float if all others run in
-    integers. Some of these may also be accurate enough in the other type (16x8 or bfloat16). So it then finds the
-    smallest number that must stay in float, beginning with the noisiest. Both are binary searches.
+    integers. For some of these layers, the other type (16x8 or bfloat16) may also be accurate enough. So the function
+    then finds the smallest number that must stay in float, beginning with the noisiest. Both are binary searches.
 
     Args:
         curve: measured mixtures, including the one with all layers in int8 and the one with all layers in float.

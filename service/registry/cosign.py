@@ -1,4 +1,5 @@
-"""Signatures like those of `cosign sign --key`: they cover only the digest, and have a tag that is derived from it.
+"""Signatures like those of `cosign sign --key`: each covers only the digest of an artifact, and has a tag that is
+derived from this digest.
 
 https://github.com/sigstore/cosign/blob/v2.4.0/specs/SIGNATURE_SPEC.md
 """

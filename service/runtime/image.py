@@ -13,7 +13,7 @@ INT8 is right for models that were calibrated over the full range of a picture, 
 or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.
 
 The data may be hostile: everything that the decoder may allocate or repeat is limited by the values in the file's
-header before any of it is decoded.
+header before any pixel is decoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Threads of predictions: how many compute at the same time in this process, and which cores they run on.
 
 The runtime implements this (`service/native/runtime/team.h`): its workers stay near a cache and avoid the caller's
-core, and calls acquire cores from a budget, first come, first served. Results do not depend on it.
+core, and calls acquire cores from a budget, first come, first served. Results of models do not depend on the number of
+threads or on the cores.
 """
 
 from __future__ import annotations

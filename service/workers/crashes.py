@@ -1,9 +1,9 @@
 """Records which artifacts ran when the data plane crashed, and quarantines those that must not run again.
 
-The record is a file, so it survives a restart of the whole service. The supervisor writes crashes to it. The control
-plane reads them, and changes the record when an artifact is released from quarantine. If several machines share a
-database, the control plane moves the file's records to a table in that database, so that crashes on all machines count
-together. The supervisor itself uses only the file, because the database may be unreachable.
+The record is a file, so it survives a restart of the whole service. The supervisor writes crashes to the record. The
+control plane reads them, and changes the record when an artifact is released from quarantine. If several machines share
+a database, the control plane moves the file's records to a table in that database, so that crashes on all machines
+count together. The supervisor itself uses only the file, because the database may be unreachable.
 
 **Which artifact is blamed.** A crash names every artifact that ran at that moment: one, or several that ran at the same
 time. An artifact that a crash has named is a *suspect*. From then on, no two suspects run at the same time. If a later

@@ -1,7 +1,7 @@
 """`octet doctor --repair`: rebuilds the tables from the store's index, or the index from the tables.
 
-The tables and the index each contain what the other needs (`service.workers.catalog`). So one of them can be rebuilt if
-it is damaged, but not both. A damaged file is moved aside and never deleted.
+The tables and the index each contain what the other needs (`service.workers.catalog`). So the tables or the index can
+be rebuilt if one of the two is damaged, but not if both are. A damaged file is moved aside and never deleted.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def repair(settings: Settings) -> list[str]:
 
 
 def _files(database: Path) -> list[Path]:
-    """Returns those that exist of the SQLite file and the files that SQLite keeps next to it."""
+    """Returns the SQLite file and the files that SQLite keeps next to it, as far as they exist."""
     beside = [database, *(database.with_name(f"{database.name}-{suffix}") for suffix in ("wal", "shm", "journal"))]
     return [path for path in beside if path.exists() or path.is_symlink()]
 

@@ -52,7 +52,7 @@ class ModelFiles:
     """Keeps the models of one server in sync with files.
 
     Args:
-        paths: model files, artifact folders, and folders of them.
+        paths: model files, artifact folders, and folders that contain such files and folders.
     """
 
     def __init__(self, services: Services, paths: Sequence[Path]) -> None:

@@ -83,8 +83,8 @@ def request_builds(
 
     There is one build for each target and batch size, or for each target and bucket of `shapes`. The builds with batch
     size 1, or of the smallest bucket, come first, so that they are served while the others are built. If `tune_s` is
-    given, there is a second, tuned build for each of them. Tuned builds come last, and search for `tune_s` seconds
-    each.
+    given, there is a second, tuned build for each of these builds. Tuned builds come last, and search for `tune_s`
+    seconds each.
 
     Args:
         accepts: true to serve outputs that differ from the reference runtime's. The settings may also accept them for

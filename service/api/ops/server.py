@@ -158,7 +158,7 @@ class _Signals:
 def _application(services: Services) -> ASGIApp:
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
-    gc.disable()  # as during the other imports
+    gc.disable()  # no garbage collection during this import, as during the imports at the start
     try:
         from service.api.app import create_app
 
@@ -310,8 +310,8 @@ class _Server(uvicorn.Server):
             await self._join()
 
     async def _join(self) -> None:
-        """Announces this process to the others, and waits until it sees them. Called when the models to preload are
-        loaded.
+        """Announces this process to the other processes of the cluster, and waits until it sees them. Called when the
+        models to preload are loaded.
         """
         if self._services.routing is not None:
             await self._services.routing.has_looked()

@@ -1,7 +1,7 @@
 """Traces of predict requests for OpenTelemetry: http or rpc → input, queue, batch → run, output.
 
-The data plane reports the times of each phase of a traced request. Spans are created from them afterwards, and sent by
-a thread of the SDK. OpenTelemetry is imported only if traces are configured.
+The data plane reports the times of each phase of a traced request. Spans are created from these times afterwards, and
+sent by a thread of the SDK. OpenTelemetry is imported only if traces are configured.
 
 Each trace is complete. If requests were computed together, each has its own spans `batch` and `run` with the same
 times, and its `batch` span links to those of the others. A single shared span would be missing from all traces but one,

@@ -1,4 +1,4 @@
-"""Runs children in background threads of a build. When the block that started them ends, they are killed."""
+"""Runs children in background threads of a build. When the block that started the children ends, they are killed."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ from service.core.target import detect_host
 MARGIN = 1.02  # a tuned artifact must be this many times as fast as the plain one to replace it
 _LAYER_MARGIN = 1.01  # a tile must be this many times as fast as the cost model's to be chosen
 _MOST_ROUNDS = 8
-# Fractions of the time budget. Rounds of tuning start only within the first. The others are for timing the layers, and
-# for comparing the tuned artifact with the plain one.
+# Fractions of the time budget. Rounds of tuning start only within the first. The other two fractions are for timing the
+# layers, and for comparing the tuned artifact with the plain one.
 _BUILDING, _TIMING, _RACING = 0.5, 0.25, 0.1
 _NICE = 10
 

@@ -43,7 +43,7 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 
 def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
-    """Returns the lanes of `vector` in another order."""
+    """Returns the lanes of `vector` in the given order."""
     return tirx.Shuffle([vector], [tirx.const(lane, "int32") for lane in lanes])
 
 

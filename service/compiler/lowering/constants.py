@@ -1,7 +1,7 @@
 """Moves constants out of the code into one file. The constants become parameters of the entry function.
 
-Artifacts of the same model with the same memory layouts share the file. All instances map the same pages of it. Object
-files stay small (with a `relax.const` of 25 MB, the object file would have 26 MB).
+Artifacts of the same model with the same memory layouts share the file. All instances of a model map the same pages of
+the file. Object files stay small (with a `relax.const` of 25 MB, the object file would have 26 MB).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Together, the steps only move whole pixels. The pass divides the source's axes a
 tracks these parts, so that the intermediate steps need not be computed.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. Reshapes and permutations are unchanged if they contain fewer than two permutations, or no
-    reshape between two permutations.
+Ensures: the outputs do not change. Reshapes and permutations are unchanged if they contain fewer than two permutations,
+    or no reshape between two permutations.
 """
 
 from __future__ import annotations

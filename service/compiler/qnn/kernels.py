@@ -7,7 +7,7 @@ Some of those kernels round differently depending on an element's position. Oper
 become `qnn.vector_requantize`. No later pass moves or splits that operator or replaces it by a table.
 
 Requires: a model as an importer returns it.
-Ensures: the same outputs, in `mode`.
+Ensures: the outputs in `mode` do not change.
 """
 
 from __future__ import annotations

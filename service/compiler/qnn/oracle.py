@@ -80,8 +80,8 @@ def run_sequence(
     previous one left.
 
     Args:
-        states: the states before the first call. `module` takes them after its inputs, and returns the next ones after
-            its outputs.
+        states: the states before the first call. `module` takes the states after its inputs, and returns the next
+            states after its outputs.
     """
     answers = []
     for inputs in calls:

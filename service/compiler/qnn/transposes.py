@@ -7,8 +7,8 @@ become one, or none. The permutation is computed before an operator that needs i
 before an output.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. In a chain of convolutions, poolings and elementwise operators, at most one permutation of
-    each input and each output is left. A permutation that only moves axes of length 1 becomes a reshape.
+Ensures: the outputs do not change. In a chain of convolutions, poolings and elementwise operators, at most one
+    permutation of each input and each output is left. A permutation that only moves axes of length 1 becomes a reshape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ends a child when its parent ends, for any reason and whatever the child is doing.
 
 Three mechanisms are used. All of them are in the kernel and do not run code of the child, so a held interpreter lock,
-ignored signals and endless native code do not stop them. Each covers gaps of the others.
+ignored signals and endless native code do not stop them. Each mechanism covers gaps of the other two.
 
 - PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But it has two gaps. The ending parent sends the signal, so none
   is sent if one of the two has changed its user and the parent is no longer permitted to signal the child. No signal is

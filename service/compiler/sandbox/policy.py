@@ -72,7 +72,8 @@ class Limits:
         cpu_s: the limit of the processor time of all threads.
         stall_s: the longest time during which no thread may run or wait for a processor; None for no limit. Unlike
             `wall_s`, this does not depend on the load of the machine.
-        memory_bytes: the limit of the address space. The interpreter with the compiler library uses about 0.5 GB of it.
+        memory_bytes: the limit of the address space. The interpreter with the compiler library uses about 0.5 GB of
+            address space.
         file_bytes: the limit of the largest file that it may write, and of all files together.
         open_files: the limit of the number of file descriptors.
         threads: the limit of the number of threads, including the first. With 1, it cannot start threads.

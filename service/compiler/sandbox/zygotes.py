@@ -1,6 +1,6 @@
 """The parent's end of a zygote (`compiler.children.zygote`), which has imported the compiler and forks children.
 
-Loading TVM takes longer than most steps, so the zygote does it once for all of them. The zygote never receives an
+Loading TVM takes longer than most steps, so the zygote loads TVM once for all steps. The zygote never receives an
 upload or orders. The child reads its orders from stdin and sandboxes itself exactly like a child that is a new process.
 The memory that it inherits was written only by Octet's own code and its libraries.
 

@@ -5,7 +5,7 @@
 - `rows`: finds regions of operators that one kernel computes row by row.
 - `recurrent`: finds chains of LSTM steps.
 - `seen`: describes reshapes, permutations and slices as views of other tensors.
-- `moves`: finds operators that only copy elements; `moving` decides which of them kernels compute.
+- `moves`: finds operators that only copy elements; `moving` decides which of these operators kernels compute.
 - `plan`: decides which groups have kernels, and the layouts of their tensors.
 - `selection`: the result of selection.
 """

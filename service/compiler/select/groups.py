@@ -206,7 +206,8 @@ class Model:
     def _data(self, operation: Operation) -> tuple[relax.Var, ...]:
         """Returns the data operands of an operator; () if no kernel can compute it, for example if all are constant.
 
-        A constant whose elements are all equal is not a data operand: the operator is then a function of the others.
+        A constant whose elements are all equal is not a data operand: the operator is then a function of its other
+        operands.
         """
         args = list(operation.call.args)
         joined = bool(args) and isinstance(args[0], relax.Tuple)

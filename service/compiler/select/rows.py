@@ -178,8 +178,8 @@ class _Forming:
         return self.found[index][0] in self.results or not own.issuperset(self.readers[index])
 
     def _leave_views(self, node: _Node) -> None:
-        """Removes the bindings at the end of a region that only reshape or rename a result for readers outside of
-        it.
+        """Removes the bindings at the end of a region that only reshape or rename a result for readers outside of the
+        region.
         """
         for position in reversed(node.indices.copy()):
             inside = any(self.node[reader] is node for reader in self.readers[position])

@@ -283,7 +283,7 @@ class _Emission:
     def _placed(self, group: Group) -> list[int]:
         """Returns the indices of the inputs that are already in the memory of the output.
 
-        If several inputs are the same tensor, only one of them is there; the others must be copied.
+        If several inputs are the same tensor, only one of them can be in that memory; the other ones must be copied.
         """
         placed: list[int] = []
         for index, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):

@@ -2,8 +2,8 @@
 
 Two tenants may use the same model name. Internally, each name is prefixed with the tenant's: `acme~digits`. The prefix
 is added to the names in a tenant's requests, and removed from the names in its responses. A tenant's request may not
-contain a name with `~`, so it cannot reach another tenant's models. `request/tenant.h` does the same in the data plane.
-The operator's tenant is the empty string. The operator uses and sees full names.
+contain a name with `~`, so it cannot reach another tenant's models. `request/tenant.h` treats names in the same way in
+the data plane. The operator's tenant is the empty string. The operator uses and sees full names.
 """
 
 from __future__ import annotations

@@ -94,9 +94,9 @@ class Report(StrEnum):
     PROVENANCE = "application/vnd.in-toto+json"  # who built it, and from which inputs; see `core.provenance`
 
 
-# The reports that are pushed together with an artifact. The server that receives the artifact runs it and measures the
-# other reports itself. Of a numerics report that came with the artifact, the server uses only a difference from the
-# reference.
+# The reports that are pushed together with an artifact. Reports with measurements are not pushed, because the server
+# that receives the artifact measures it again. Of a numerics report that came with the artifact, the server uses only a
+# difference from the reference.
 TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.PROBES, Report.FACTS, Report.PROVENANCE)
 
 

@@ -1,8 +1,8 @@
 """Checks that this release can run an artifact, from the versions in the artifact's config.
 
-`service/native/runtime/config.cc` makes the same decision with the same messages. Any other version is refused: a call
-plan that is misread leads to wrong addresses. `tests/conformance/test_artifact_versions.py` tests the artifacts of
-every release.
+`service/native/runtime/config.cc` makes the same decision as this module, with the same messages. Any other version is
+refused: a call plan that is misread leads to wrong addresses. `tests/conformance/test_artifact_versions.py` tests the
+artifacts of every release.
 """
 
 from __future__ import annotations

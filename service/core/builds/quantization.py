@@ -99,7 +99,8 @@ class QuantizationOptions:
         sensitivity: True to measure the cost of each layer and the trade-off curve too.
         budget: the largest share of correct answers that quantization may lose; further layers leave integers to meet
             it. None: no limit.
-        raise_to: the precision that the budget gives to layers where it suffices; the others stay in float32.
+        raise_to: the precision that the budget gives to layers for which this precision suffices; other layers stay in
+            float32.
         latency_budget: the longest time that a call may take; the noisiest layers stay in float as far as it allows.
             None: no limit.
         samples: the number of calibration inputs that are used.

@@ -56,7 +56,9 @@ class TrustedKey:
         return True
 
     def has_signed(self, envelope: Envelope) -> bool:
-        """Returns true if one of the envelope's signatures was made by this key. The key ids in it are ignored."""
+        """Returns true if one of the envelope's signatures was made by this key. The key ids in the envelope are
+        ignored.
+        """
         return any(self.is_signature(each.value, envelope.signed_bytes) for each in envelope.signatures)
 
 

@@ -218,8 +218,8 @@ def _inputs(own: Statement, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def _followed(ran: Statement | None, sessions: Sequence[Statement]) -> Statement | None:
-    """Returns the other session of the reference runtime that Octet agrees with, if it does not agree with the session
-    that decides.
+    """If Octet does not agree with the session that decides, returns another session of the reference runtime with
+    which Octet agrees.
     """
     if ran is None or ran.comparison is None or decide(ran.comparison) is not Outcome.DIFFERENT:
         return None  # Octet agrees with it, except for rounding of floating-point outputs

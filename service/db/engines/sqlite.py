@@ -205,7 +205,8 @@ def _make(path: Path, timeout_s: float) -> None:
                 check_pages(connection, path)
                 return
             except sqlite3.OperationalError as error:
-                # If two processes change the mode at the same time, SQLite fails at once instead of letting them wait.
+                # If two processes change the mode at the same time, SQLite fails at once instead of letting one of them
+                # wait.
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))

@@ -29,7 +29,7 @@ _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))  # Ale
 def upgrade(connection: sa.Connection) -> None:
     """Brings the tables to the newest migration, within the connection's transaction.
 
-    Does nothing if a newer release has migrated them and this release can work with the result.
+    Does nothing if a newer release has migrated the tables and this release can work with the result.
 
     Raises:
         Unsupported: this release cannot work with the tables.

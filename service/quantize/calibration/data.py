@@ -106,7 +106,7 @@ class Data:
         return _labels(content, _LABELS, self)
 
     def count(self, signature: ModelSignature) -> int:
-        """Returns the number of inputs that `inputs` yields. Raises the same errors."""
+        """Returns the number of inputs that `inputs` yields. Raises the same errors as `inputs`."""
         if self.has_pictures:
             return min(self.most, len(self.pictures()))
         with ExitStack() as stack:

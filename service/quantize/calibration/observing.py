@@ -232,7 +232,9 @@ class CalibrationSession:
         self.machine.discard(built)
 
     def moments(self, built: ArtifactFiles, data: Data, groups: Sequence[Columns]) -> list[Moments]:
-        """Returns the moments for each of `groups`. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of sums."""
+        """Returns the moments for each of `groups`. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of the
+        sums.
+        """
         found: list[Moments] = []
         for some in _batches(groups):
             shapes = [shape for each in some for shape in each.shapes]

@@ -16,7 +16,7 @@ from service.core.builds.quantization import Raised
 from service.quantize.calibration.data import Data, accuracy
 from service.quantize.calibration.observing import CalibrationSession
 
-RANKING = 16  # number of inputs that are used to rank layers; each of them is run once for every layer
+RANKING = 16  # number of inputs that are used to rank layers; each input is run once for every layer
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Scales channels with small values so that they use the range of their tensor's other channels.
 
-A stored tensor has one scale. If some of its channels cover a small part of its range, they have few steps, and a
-depthwise convolution, which reads each channel alone, loses precision. So the weights that produce such a channel are
-multiplied by a power of two, and the weights that read it are divided by it. Both are exact in float32. The effect is
-similar to one scale per channel (which NNCF uses before depthwise convolutions), but the tensor has a single scale.
+A stored tensor has one scale. If some channels of the tensor cover a small part of its range, these channels have few
+steps, and a depthwise convolution, which reads each channel alone, loses precision. So the weights that produce such a
+channel are multiplied by a power of two, and the weights that read it are divided by it. Both are exact in float32. The
+effect is similar to one scale per channel (which NNCF uses before depthwise convolutions), but the tensor has a single
+scale.
 
 If an activation with a bound (the 6 of ReLU6) is between the two, the bound stays the same, so it is tighter for a
 multiplied channel. The same applies to the stored range. The stored range is about `_HEADROOM` times as large as the

@@ -26,8 +26,8 @@ def load(
     """Returns the order to load a model, and its signature, which is that of a single sample, with its buckets.
 
     Args:
-        artifacts: checked artifacts, each with the number of samples of a call. Several of them have one sample if the
-            model has buckets.
+        artifacts: checked artifacts, each with the number of samples of a call. If the model has buckets, several
+            artifacts have one sample.
 
     Raises:
         ValueError: the artifacts of one sample are not variants of one model.

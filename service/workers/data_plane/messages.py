@@ -123,7 +123,9 @@ class Trace(TypedDict):
 
 
 class Question(TypedDict):
-    """A question with its number. `kind` is `resolve`, `picture`, `call` or `connect`, and determines the others."""
+    """A question with its number. `kind` is `resolve`, `picture`, `call` or `connect`, and determines which of the
+    other members are set.
+    """
 
     question: int
     kind: str

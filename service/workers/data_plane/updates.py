@@ -20,8 +20,8 @@ Order = tuple[Members, bytes]
 
 
 def fork_updater(current_orders: Callable[[], Iterable[Order]], sent: Iterable[Order]) -> socket.socket:
-    """Forks a process that sends an order again when it changes. The process ends when the other end of its channel
-    closes.
+    """Forks a process that sends an order again when the content of the order changes. The process ends when the other
+    end of its channel closes.
 
     The data plane cannot read the files itself. A renewed file is a new file with another inode, so the data plane
     would need rights to the whole folder, and the code of artifacts would have these rights too.

@@ -23,7 +23,8 @@ def candidates(
     """Returns the builds that may serve a model, sorted by version (newest first), then by target (best first), then by
     build (newest first).
 
-    A tuned build comes before the build that it was tuned from, even if the latter was requested again later.
+    A tuned build comes before the build that it was tuned from, even if the build without tuning was requested again
+    later.
 
     Args:
         targets: the targets that run here, best first.

@@ -127,7 +127,9 @@ class Finder:
                 return served
 
     def _metadata(self, identity: Identity) -> ModelMetadata:
-        """Returns the metadata of a version: those that a user has set, and the others from its file."""
+        """Returns the metadata of a version: the members that a user has set, and the remaining ones from the model's
+        file.
+        """
         return self._tables.models.metadata(identity.model, identity.version).over(
             self._loader.file_metadata(identity.artifact)
         )

@@ -1,4 +1,4 @@
-"""Loads on a new worker the models that the other workers of its pool have in memory, before it gets requests."""
+"""Before a new worker gets requests, loads the models that the other workers of its pool have in memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Loads the artifacts of builds into the data plane. Records which cannot be loaded, and does not try them again for a
-while.
+"""Loads the artifacts of builds into the data plane. Records which artifacts cannot be loaded, and does not try to load
+these again for a while.
 """
 
 from __future__ import annotations

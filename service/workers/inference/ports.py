@@ -89,7 +89,7 @@ class Artifacts(Protocol):
         """
 
     def weigh(self, artifact: Digest) -> Weight:
-        """Returns the memory that an instance of it would take. Raises `CorruptBlob`, `NotFound`."""
+        """Returns the memory that an instance of the artifact would take. Raises `CorruptBlob`, `NotFound`."""
 
     def hold(self, files: Collection[Digest]) -> None:
         """Keeps these files, which the data plane maps, from being evicted from this machine. All other files may be

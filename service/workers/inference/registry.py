@@ -1,5 +1,5 @@
-"""The models that this server serves: each is loaded at the first request for it, and replaced when a newer build
-exists.
+"""The models that this server serves: each is loaded at the first request for it, and replaced when a newer build of
+the model exists.
 
 The data plane has the models in memory, and chooses the model for each request by the routes that it received last. The
 registry reads the tables when the data plane first asks for a name, and again when the model has changed. One task does
@@ -168,7 +168,7 @@ class Registry:
 
         Raises:
             NotFound: the model, version or alias does not exist.
-            NotReady: no verified artifact of it runs here; the hint explains why.
+            NotReady: no verified artifact of the model runs here; the hint explains why.
         """
         if not self.answers(model, version):
             await self._refresh((model, version))
@@ -198,7 +198,7 @@ class Registry:
 
         Raises:
             NotFound: the model or version does not exist.
-            NotReady: no verified artifact of it runs here; the hint explains why.
+            NotReady: no verified artifact of the model runs here; the hint explains why.
         """
         await self._finder.allow(model, version)
         await self._refresh((model, version))

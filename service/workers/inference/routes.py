@@ -1,4 +1,4 @@
-"""The loaded models that serve a name: one model, or two versions of it that each get a part of the requests."""
+"""The loaded models that serve a name: one version of a model, or two versions that each get a part of the requests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def run_on_all(workers: Sequence[Worker], action: Action, model: str, security: 
 
     Raises:
         NotReady: some workers failed; the message lists them with the reasons. The other workers have loaded or
-            unloaded it.
+            unloaded the model.
     """
     path = f"/v2/repository/models/{quote(model, safe='')}/{action}"
 

@@ -52,7 +52,7 @@ async def delete(services: Services, name: str, number: int | None = None, *, fo
 
     Raises:
         NotFound: the model or version does not exist.
-        Conflict: an alias refers to it, and `force` is not set.
+        Conflict: an alias refers to a version that would be deleted, and `force` is not set.
     """
 
     def forget() -> tuple[Deleted, bool]:

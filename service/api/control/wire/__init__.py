@@ -1,4 +1,6 @@
-"""The schemas of the control plane. The API reference is generated from them. Pydantic is used for them only."""
+"""The schemas of the control plane. The API reference is generated from them. Pydantic is used only for these
+schemas.
+"""
 
 from service.api.control.wire.aliases import Alias, Aliases, Canary, Promotion, Rollback
 from service.api.control.wire.base import Wire

@@ -378,7 +378,8 @@ def _show(output: Output, document: dict[str, Any]) -> None:
 
 
 def _size(sizes: dict[str, int]) -> str:
-    """Compares the quantized file's size with that of the float model as ONNX, the same format.
+    """Compares the quantized file's size with the size that the float model has as ONNX, so that both are sizes of ONNX
+    files.
 
     A server of an older version sends the size of the float model's own file, and no `source`.
     """

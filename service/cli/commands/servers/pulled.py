@@ -69,8 +69,8 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
 
 
 def collect(root: Path, max_bytes: int) -> None:
-    """Deletes folders that no process serves: all that were replaced by a newer one, then, while the rest exceeds
-    `max_bytes`, the least recently served. A folder that cannot be deleted is logged and left.
+    """Deletes folders that no process serves: first all that a newer folder has replaced; then, while the remaining
+    folders exceed `max_bytes`, the least recently served. A folder that cannot be deleted is logged and left.
     """
     kept = []
     for folder in [each for each in root.glob("*/*") if _FOLDER.fullmatch(each.name)]:

@@ -140,8 +140,8 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
 
     Raises:
         NotQuantized: some operators cannot be converted, and none of the model's operators is quantized.
-        UnsupportedOperator: some operators cannot be converted. The message lists at most `names.MOST_NAMES` of them,
-            and as many types.
+        UnsupportedOperator: some operators cannot be converted. The message lists at most `names.MOST_NAMES` of these
+            operators, and as many types.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
     if not operators:

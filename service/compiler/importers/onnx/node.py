@@ -455,8 +455,8 @@ class Node:
 
 
 def _stored(real: float, quantized: QuantizedType) -> Array:
-    """Returns a real bound as a stored value. Rounding keeps the order, so clamping before or after it gives the same
-    result.
+    """Returns a real bound as a stored value. Rounding keeps the order of numbers, so clamping before or after the
+    rounding gives the same result.
     """
     points = np.array(quantized.zero_points)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""The pass that moves conversions and turns the float operators between them into quantized ones.
+"""The pass that moves conversions and turns the float operators between conversions into quantized ones.
 
 The pass follows ONNX Runtime's own optimizer (core/optimizer/qdq_transformer), so that the following steps have to
 handle only one form. The pass works on the graph as it was read, before shapes are known:
@@ -6,8 +6,9 @@ handle only one form. The pass works on the graph as it was read, before shapes 
 1. Conversions move through operators that only move elements: dequantizations towards the outputs, and quantizations
    towards the inputs. (These operators are those in `Vocabulary.moves`, those that join parts of one quantization, and
    Relu, whose bound is stored exactly.) All values stay the same, bit for bit.
-2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`). Activations after them
-   become bounds of their stored output. Two conversions without an operator between them become one requantization.
+2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`). Activations after such
+   an operator become bounds of its stored output. Two conversions without an operator between them become one
+   requantization.
 3. Operators without readers are removed.
 """
 

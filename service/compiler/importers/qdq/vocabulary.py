@@ -31,7 +31,7 @@ class Vocabulary(Generic[G]):
         by_channel: returns true if the rule of the given operator accepts the given conversion after it even if the
             conversion has a scale for each channel.
         alike: returns true if the given conversions have the same scale, zero point and storage type. `per_tensor` is
-            true for each of them.
+            true for each of the conversions.
         per_tensor: returns true if the given conversion has one scale, which is constant and positive, and a storage
             type that the operators of `fused` support.
         bounds: takes an operator and the name of its operand. If it is an activation, returns the real bounds to which

@@ -68,7 +68,7 @@ def _is_hybrid(model: Model, operator: Operator) -> bool:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Returns `12 CONV_2D, 3 ADD`: the most frequent first, at most `names.MOST_NAMES` of them."""
+    """Returns `12 CONV_2D, 3 ADD`: the most frequent types first, and at most `names.MOST_NAMES` types."""
     return join_names([f"{times} {name}" for name, times in Counter(names).most_common()])
 
 

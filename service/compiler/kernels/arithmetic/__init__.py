@@ -1,7 +1,7 @@
 """The arithmetic of kernels: the formulas of the numerics modes, for SIMD kernels and for GPU kernels.
 
-A SIMD kernel calls these classes to write its program. A GPU kernel prints them as the C++ types of the same names
-(`cuda/types/epilogues.py`). Nothing here depends on an architecture.
+A SIMD kernel calls these classes to write its program. A GPU kernel prints these classes as the C++ types of the same
+names (`cuda/types/epilogues.py`). Nothing here depends on an architecture.
 
 - `numerics`: chooses the epilogue that computes a mode's formula.
 - `epilogue`: the steps from accumulators to stored values.

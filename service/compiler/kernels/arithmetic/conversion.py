@@ -43,7 +43,7 @@ class Quantization:
         away: true to round halves away from zero, false to round them to even.
         nan_is_low: true if NaN becomes the lowest value, false if it becomes the highest.
         limit: scaled values of at least `limit` or below `-limit`, and NaN, become `overflow`. None if the mode clamps
-            them instead.
+            such values instead.
         overflow: the value that replaces these scaled values. It is below `least` or above `largest`.
     """
 

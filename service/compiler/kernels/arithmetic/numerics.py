@@ -73,7 +73,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         stored: true if the output is stored directly, without the addition of a residual.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     filters = _filters(operation)
     smallest, largest = _accumulator_bounds(operation, filters)
@@ -127,7 +127,7 @@ def words(mode: Mode, operation: Operation, channels: int) -> Words:
     `requantization`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     filters, formula = _filters(operation), mode.formula(operation)
     if not isinstance(formula, Rescale):
@@ -146,7 +146,7 @@ def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValu
     `requantization`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     filters, formula = _filters(operation), mode.formula(operation)
     if not isinstance(formula, Dequantize):
@@ -174,7 +174,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         residual_is_lhs: true if the first operand is the residual and the second the layer's result.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     value_name, residual_name = ("rhs_type", "lhs_type") if residual_is_lhs else ("lhs_type", "rhs_type")
     residual_zero_point = bounds(operation.per_tensor(residual_name)).zero_point
@@ -228,7 +228,7 @@ def epilogue_of(mode: Mode, group: Group, channels: int) -> AnyEpilogue:
         channels: the output channels, rounded up to whole blocks.
 
     Raises:
-        Declined: no kernel computes one of `mode`'s formulas for it.
+        Declined: no kernel computes one of `mode`'s formulas for the operator.
     """
     if group.requantize is None:
         return WideEpilogue(Kept(), "int32")

@@ -197,7 +197,7 @@ def arithmetic_of(mode: Mode, operation: Operation) -> Arithmetic:
     """Returns the arithmetic of an operator on two tensors.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     lhs, rhs = (bounds(operation.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
     if operation.name in ("qnn.add", "qnn.sub"):

@@ -1,7 +1,7 @@
 """RISC-V's vector instructions, as `vector.isa.Isa`.
 
-LLVM generates them from the portable vectors of 128 bits, which every CPU with V 1.0 has (Zvl128b). If a CPU's
-registers are longer, only a part of them is used.
+LLVM generates these instructions from the portable vectors of 128 bits, which every CPU with V 1.0 has (Zvl128b). If a
+CPU's registers are longer, only a part of them is used.
 """
 
 from __future__ import annotations

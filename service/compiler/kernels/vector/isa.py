@@ -4,7 +4,7 @@ An architecture implements `Isa` with its instructions and its `Rates`, and cont
 `accumulator` or `totals` is a vector of sums, to which products are added. The kernel families also rely on the
 following:
 
-- Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` contains them minus
+- Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` contains these bytes minus
   `Isa.operand_zero_point`, so an instruction set may multiply unsigned by signed bytes, or signed by signed bytes.
 - A vector has `lanes` accumulators of 32 bits, each for one output channel. A *block* is `lanes` contiguous channels of
   a pixel (the layout NCHWc).
@@ -77,7 +77,9 @@ class Matrix(Protocol):
         """
 
     def release(self, program: Program) -> None:
-        """Ends the use of tiles in this thread. The operating system then need not save them on a context switch."""
+        """Ends the use of tiles in this thread. The operating system then need not save the tiles on a context
+        switch.
+        """
 
     def zero(self, program: Program, tile: int) -> None:
         """Sets all elements of a tile to 0."""
@@ -110,11 +112,13 @@ class Pairs(Protocol):
 
     def pack_weights(self, weights: Array) -> Array:
         """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_elements]` in the order of
-        `weights`."""
+        `weights`.
+        """
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, Expr]:
         """Loads the weights of one block from element `offset`, as two vectors with the weights of two channels
-        each."""
+        each.
+        """
 
     def operands(self, program: Program, buffer: Buffer, base: Expr, plane: int, columns: int) -> list[Expr]:
         """Loads `depth` channels of `columns` neighboring pixels from `base`, as one vector for each pair of pixels.
@@ -127,7 +131,8 @@ class Pairs(Protocol):
 
     def started(self, start: Expr) -> tuple[Expr, Expr]:
         """Returns accumulators for two pixels. Both pixels start with the int32 values of `start`, one for each
-        channel."""
+        channel.
+        """
 
     def separate(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
         """Converts the accumulators of two pixels to one vector for each pixel, with one lane for each channel."""
@@ -135,7 +140,8 @@ class Pairs(Protocol):
 
 class FixedPoint(Protocol):
     """The functions of `qnn.numerics.scaling.fixed_point` on vectors: int32 values times significands of at least
-    2**30, rounded."""
+    2**30, rounded.
+    """
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
         """Computes (x * significand + 2**30) >> 31."""
@@ -234,11 +240,13 @@ class Isa(Protocol):
     @property
     def weight_elements(self) -> int:
         """The number of elements of `weight_dtype` that contain the weights of one group for one block of output
-        channels."""
+        channels.
+        """
 
     def pack_weights(self, weights: Array) -> Array:
         """Converts `[…, lanes, group]` integers within `weight_limits` to `[…, weight_elements]` in the order of
-        `weights`."""
+        `weights`.
+        """
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         """Loads the weights of one group for one block of output channels, from element `offset`."""
@@ -271,7 +279,8 @@ class Isa(Protocol):
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
         """Loads the indices for `gather` from byte `offset`: for each byte of a vector, the index of a channel in a
-        block."""
+        block.
+        """
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
         """Loads the block of channels at `offset`, and returns an operand in which each lane contains its own selection
@@ -283,7 +292,8 @@ class Isa(Protocol):
 
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
         """Converts a vector of unsigned bytes to an operand, by subtracting `operand_zero_point`. Each lane is a
-        group."""
+        group.
+        """
 
     def dot(
         self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL

@@ -12,8 +12,8 @@ from service.compiler.qnn.numerics.formula import OPAQUE, Formula, Scalar, point
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
-# Operator of the simulated form -> the operator that it simulates. The stored values of the latter are float32 in the
-# simulated form.
+# Operator of the simulated form -> the operator that it simulates. The stored values of the simulated operator are
+# float32 in the simulated form.
 HELD = {"simulated_quantize": "quantize", "simulated_dequantize": "dequantize"}
 
 

@@ -3,8 +3,8 @@
 The results are equal: a product with a bias also rounds its sum to float32, adds the bias and rounds again.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. If only the addition of a constant row reads a product, the product computes that addition
-    too.
+Ensures: the outputs do not change. If only the addition of a constant row reads a product, the product computes that
+    addition too.
 """
 
 from __future__ import annotations

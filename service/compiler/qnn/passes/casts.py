@@ -10,7 +10,7 @@ can compute it as well.
 The pass derives none of these properties: it evaluates the mode's formula for every possible value of the operand.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs.
+Ensures: the outputs do not change.
 """
 
 from __future__ import annotations

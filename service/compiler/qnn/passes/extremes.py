@@ -2,10 +2,10 @@
 
 Dynamic quantization determines the range of a tensor while the model runs. The kernel that computes a row also finds
 the row's extremes (`kernels.rows`), which gives a column of extremes. The column is reshaped to one row. A second such
-kernel computes the range of that row, and everything that follows from it.
+kernel computes the range of that row, and everything that is computed from the range.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: the smallest value does not depend on the order of comparison.
+Ensures: the outputs do not change: the smallest value does not depend on the order of comparison.
 """
 
 from __future__ import annotations

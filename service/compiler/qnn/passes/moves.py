@@ -6,8 +6,8 @@ and values, its result is sliced between two reshapes. Kernels work on tokens `[
 are split needs no layout change, and a slice of the channels then consists of whole blocks.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before the tensor is reshaped. A
-    slice of a reshaped tensor that selects adjacent channels becomes a slice of those channels.
+Ensures: the outputs do not change. An elementwise function of one 8-bit tensor is computed before the tensor is
+    reshaped. A slice of a reshaped tensor that selects adjacent channels becomes a slice of those channels.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ quantizers put a dequantization before it and a quantization after it. On stored
 and costs nothing.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: stored values are padded only if quantizing the dequantized values restores every stored
-value.
+Ensures: the outputs do not change: stored values are padded only if quantizing the dequantized values restores every
+stored value.
 """
 
 from __future__ import annotations

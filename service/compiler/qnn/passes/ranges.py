@@ -4,7 +4,7 @@ a range for each row.
 Without this pass, every parameter of the quantization (`qnn.dynamic_parameter`) would compute the shared range again.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. A parameter depends only on its range.
+Ensures: the outputs do not change. A parameter depends only on its range.
 """
 
 from __future__ import annotations

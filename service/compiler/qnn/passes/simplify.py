@@ -53,7 +53,7 @@ def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
     """Runs all passes, in order.
 
     Requires: a model of `qnn.*` and plain operators, without transposed convolutions.
-    Ensures: the same outputs in `mode`, bit for bit; no operator has an unused result.
+    Ensures: the outputs in `mode` do not change, bit for bit; no operator has an unused result.
     """
     done = {}
     module = relax.transform.DeadCodeElimination()(module)

@@ -9,8 +9,8 @@ Every second window of a layer of stride s is a window of the layer with stride 
 element, and ((n - k) // s) // 2 = (n - k) // 2s, so that there are as many.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. If all readers of a tensor skip pixels, these pixels are not computed. The same applies to
-    the tensors before it, back to the nearest one that some reader needs whole.
+Ensures: the outputs do not change. If all readers of a tensor skip pixels, these pixels are not computed. The same
+    applies to the tensors before it, back to the nearest one that some reader needs whole.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ swish, and arithmetic with constants, on integers or on real values between two 
 cycle for four bytes; erf of one real value takes thirty.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: the mode's own oracle computes the values of the tables. A function that is a single operator
-    stays as it is.
+Ensures: the outputs do not change: the mode's own oracle computes the values of the tables. A function that is a single
+    operator stays as it is.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Folded weights would be float32, which is four or eight times as large. With few
 of reading its weights.
 
 Requires: a model of `qnn.*` and plain operators, whose constants are not folded yet.
-Ensures: the same outputs. Each `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks in each
-    column, becomes a `qnn.block_matmul`.
+Ensures: the outputs do not change. Each `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks
+    in each column, becomes a `qnn.block_matmul`.
 """
 
 from __future__ import annotations

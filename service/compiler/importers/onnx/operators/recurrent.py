@@ -212,7 +212,7 @@ def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -
 
 
 def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int]) -> tuple[Value, ...]:
-    """Returns the outputs that the operator names, and None for the others."""
+    """Returns the outputs that the operator names, and None for the outputs that it omits."""
     steps, batch, size = shape
 
     def join_states(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:

@@ -19,8 +19,8 @@ def stored_bias(
     """Returns the name of an int32 constant: the bias in steps of s_x * s_w. Returns "" if the layer has no bias, and
     None if the bias is not constant.
 
-    Most stored biases already have that scale. Others, and real ones, are rounded to it, as ONNX Runtime does
-    (qdq_transformer/weight_bias_quantization.cc).
+    Most stored biases already have that scale. Other stored biases, and real ones, are rounded to that scale, as ONNX
+    Runtime does (qdq_transformer/weight_bias_quantization.cc).
     """
     if name == "":
         return ""

@@ -1,8 +1,8 @@
-"""Replaces scales of 0. Quantizers write them for channels whose values are all zero ("dead" channels).
+"""Replaces scales of 0. Quantizers write such scales for channels whose values are all zero ("dead" channels).
 
-Stored values with such a scale represent 0. Here they are replaced by zero points with a positive scale. A sum of
-products with them is scaled by 0 as well, including its bias (`multiplier` in mlas/lib/qgemm.h, `RequantizeOutput`), so
-the stored bias of such a channel becomes 0, too.
+Stored values with such a scale represent 0. Here these stored values are replaced by zero points with a positive scale.
+In ONNX Runtime, a sum of products with such values is scaled by 0 as well, including its bias (`multiplier` in
+mlas/lib/qgemm.h, `RequantizeOutput`), so the stored bias of such a channel becomes 0, too.
 """
 
 from __future__ import annotations

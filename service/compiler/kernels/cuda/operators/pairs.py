@@ -23,8 +23,8 @@ def pairwise(lhs: Image, rhs: Image, destination: Image, operation: Operation, m
     example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or an image is packed or too large, or channels are
-            broadcast.
+        Declined: no kernel computes `mode`'s formula for the operator, or an image is packed or too large, or channels
+            are broadcast.
     """
     require_blocks(lhs, rhs, destination)
     check_sizes(lhs, rhs, destination)

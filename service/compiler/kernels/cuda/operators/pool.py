@@ -50,7 +50,7 @@ def avg_pool(gpu: Gpu, source: Image, destination: Image, operation: Operation, 
     """Returns the kernel of a `qnn.avg_pool2d`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     return _pool(
         "avg_pool", gpu, source, destination, operation, pooling_window(operation), average_of(mode, operation)
@@ -61,7 +61,7 @@ def mean(gpu: Gpu, source: Image, destination: Image, operation: Operation, mode
     """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or the mean is not over rows and columns.
+        Declined: no kernel computes `mode`'s formula for the operator, or the mean is not over rows and columns.
     """
     window = Window((source.height, source.width))
     return _pool("mean", gpu, source, destination, operation, window, mean_of(mode, operation))

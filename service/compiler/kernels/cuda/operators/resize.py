@@ -28,7 +28,7 @@ def resize_bilinear(source: Image, destination: Image, operation: Operation, mod
     """Returns the kernel of a `qnn.resize_bilinear`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or an image is packed.
+        Declined: no kernel computes `mode`'s formula for the operator, or an image is packed.
     """
     check_blocks(source, destination)
     formula, blend = blend_of(mode, operation)

@@ -105,7 +105,8 @@ class Double:
 @dataclass(frozen=True)
 class Words:
     """The geometry of a layer. `source` includes the padding. The pixels of a 1x1 convolution with stride 1 form one
-    row."""
+    row.
+    """
 
     source: Shape
     destination: Shape
@@ -277,7 +278,8 @@ class _Layer:
 
     def _step_over(self, start: Expr, weights: Expr, values: int) -> None:
         """Adds the products of one reduction step: a pair (or a single value) of every pixel, by the weights of every
-        block."""
+        block.
+        """
         program, isa, pair = self.program, self.isa, f"int16x{2 * self.isa.lanes}"
         factors = [
             program.bind(load(self.buffers[0], weights + block * 2 * isa.lanes, 2 * isa.lanes), pair)
@@ -321,7 +323,7 @@ class _Layer:
             register.value = splat(tirx.const(0, "int32"), self.isa.lanes)
 
     def _widen(self) -> None:
-        """Adds the 32-bit accumulators to the 64-bit accumulators, and sets the former to 0."""
+        """Adds the 32-bit accumulators to the 64-bit accumulators, and sets the 32-bit accumulators to 0."""
         for register, halves in zip(self.accumulators, self.wide_accumulators, strict=True):
             for half, wide in enumerate(halves):
                 wide.value = wide.value + self._half(register, half)

@@ -72,7 +72,7 @@ class Panel:
         pixel_bytes: the distance in bytes from the input of one output pixel to the input of the next.
         pitch: the distance from one row of the panel to the next, in output pixels.
         planes: the planes of a group, in the order of their memory.
-        size_bytes: the size of all groups, plus the bytes after them that loads of the last tile also read.
+        size_bytes: the size of all groups, plus the bytes after the groups that loads of the last tile also read.
         runs: the runs in the order in which they are summed.
     """
 

@@ -34,7 +34,8 @@ def pairwise(
         parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or an image is packed, or channels are broadcast.
+        Declined: no kernel computes `mode`'s formula for the operator, or an image is packed, or channels are
+            broadcast.
     """
     arithmetic = arithmetic_of(mode, operation)
     family = operation.name.removeprefix("qnn.")

@@ -42,7 +42,7 @@ def avg_pool(
     """Returns the kernel of a `qnn.avg_pool2d`.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it.
+        Declined: no kernel computes `mode`'s formula for the operator.
     """
     average = average_of(mode, operation)
     return _Pool(isa, source, destination, pooling_window(operation), average, _out(operation), parallel).kernel(
@@ -54,7 +54,7 @@ def mean(isa: Isa, source: Image, destination: Image, operation: Operation, mode
     """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or the mean is not over rows and columns.
+        Declined: no kernel computes `mode`'s formula for the operator, or the mean is not over rows and columns.
     """
     window = Window((source.height, source.width))
     average = mean_of(mode, operation)

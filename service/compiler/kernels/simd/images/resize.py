@@ -34,7 +34,7 @@ def resize_bilinear(
         parallel: true to divide rows of the output among threads.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or an image is packed.
+        Declined: no kernel computes `mode`'s formula for the operator, or an image is packed.
     """
     require_blocks(isa, source, destination)
     formula, blend = blend_of(mode, operation)

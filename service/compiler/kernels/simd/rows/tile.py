@@ -120,7 +120,7 @@ class Tile:
 
 
 class _Place:
-    """One vector of columns of one row, in one pass. Each value of the region is computed only once for it."""
+    """One vector of columns of one row, in one pass. Each value of the region is computed only once for this vector."""
 
     def __init__(self, tile: Tile, row: int, phase: int, vector: Expr, valid: int) -> None:
         self.tile, self.row, self.phase = tile, row, phase

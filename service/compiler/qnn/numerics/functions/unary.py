@@ -198,8 +198,8 @@ class Relu(Tabulated):
 
 
 class LeakyRelu(Tabulated):
-    """TFLite's reference kernel (reference/leaky_relu.h): one multiplier for negative values and one for the others,
-    rounded twice.
+    """TFLite's reference kernel (reference/leaky_relu.h): one multiplier for negative values and one for all other
+    values, rounded twice.
     """
 
     summary = "z + mul(q - z_in, m), m ~= float(s_in / s), or float(s_in * alpha / s) below zero, rounded twice"
@@ -227,8 +227,8 @@ class Square(Tabulated):
 
 
 class SharedMultiplierLeakyRelu(Tabulated):
-    """XNNPACK: an 8-bit fraction for negative values and one for the others, rounded once, halves up (qs8/qu8 vlrelu
-    micro-kernels).
+    """XNNPACK: an 8-bit fraction for negative values and one for all other values, rounded once, halves up (qs8/qu8
+    vlrelu micro-kernels).
     """
 
     summary = "((q - z_in) * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s)), or * alpha below zero"

@@ -72,9 +72,9 @@ from service.compiler.qnn.numerics.scaling.requantize import (
 from service.compiler.qnn.numerics.unreproduced import Unreproduced
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 
-# Operators that the delegate leaves to LiteRT's only kernel for them, or that it computes in the same way as that
-# kernel. Some operators are computed by the delegate in some nodes and by LiteRT's own kernels in others; the latter
-# have a separate formula (`importers.tflite.delegate`).
+# Operators for which LiteRT has only one kernel. The delegate leaves them to that kernel, or computes them in the same
+# way as that kernel. Some operators are computed by the delegate in some nodes and by LiteRT's own kernels in others;
+# LiteRT's own kernels have a separate formula (`importers.tflite.delegate`).
 _SHARED: Mapping[str, Formula] = {
     **EXACT,
     **COMPARISONS,

@@ -46,8 +46,8 @@ def machine_shift(shift: int) -> int:
     """Returns the number of bits by which MultiplyByQuantizedMultiplier shifts for `shift`: `1 << shift` of an int32
     takes the count modulo 32.
 
-    C++ leaves counts of 32 and more undefined. The instructions of x86-64 and AArch64 that LiteRT's kernels are
-    compiled to take them modulo 32 (measured on LiteRT 2.3.0).
+    C++ leaves counts of 32 and more undefined. The instructions of x86-64 and AArch64 to which LiteRT's kernels are
+    compiled take the count modulo 32 (measured on LiteRT 2.3.0).
     """
     return shift % 32 if shift > 0 else shift
 

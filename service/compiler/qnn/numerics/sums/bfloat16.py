@@ -7,9 +7,9 @@ instructions do so whatever floating-point mode the process sets. A sum of an od
 whose second product is 0 * 0. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS
 and VCVTNEPS2BF16. An AMD EPYC of Zen 4 gives the same bits (compared on pairs of random bits).
 
-The product of two bfloat16 values is exact in float32. A runtime may round the operands in the same way but add in
-another order. The results of such a runtime differ by the rounding of that order, and by at most 2**-126 for each
-product or sum that was flushed.
+The product of two bfloat16 values is exact in float32. A runtime may round the operands in the same way as the
+instruction but add the products in a different order. The results of such a runtime differ by the rounding of that
+order, and by at most 2**-126 for each product or sum that was flushed.
 
 The instruction tests whether a sum is subnormal after rounding it to 24 bits with an unlimited exponent. This code
 tests the float32 result. The two differ if the exact magnitude of a sum is less than 2**-126 by more than 2**-151 and

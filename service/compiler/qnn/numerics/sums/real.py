@@ -1,5 +1,5 @@
 """Sums of float32 products by fused multiply-adds in one fixed order, so that every implementation gives the same
-result. Runtimes that add in another order, or in parts, differ only by rounding.
+result. The results of runtimes that add in a different order, or in parts, differ from these only by rounding.
 """
 
 from __future__ import annotations

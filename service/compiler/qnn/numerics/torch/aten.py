@@ -248,7 +248,8 @@ class EvenAverage:
     """`qavg_pool2d_nhwc_kernel`: the sum times float(1 / count).
 
     For channels that fill a whole vector, the zero point is subtracted before averaging. The remaining channels are
-    averaged as they are stored; if the zero point is odd, a half is then rounded in the other direction.
+    averaged as they are stored; if the zero point is odd, a half is then rounded in the direction opposite to that of
+    whole vectors.
     """
 
     summary = "z + round_even((sum - count * z) * float(1 / count)); z is 0 for the last channels % 16"
