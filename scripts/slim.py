@@ -15,8 +15,8 @@ from pathlib import Path
 _EVERYWHERE = ("**/*.pyi", "**/tests", "**/include")
 # In packages that are installed.
 _UNUSED = (
-    "ziglang/lib",  # sources of the C++ compiler's libraries; only its linker is used, which is part of the program
-    "nvidia/cuda_nvrtc/lib/*.alt.*",  # a second copy of the library, linked differently
+    "ziglang/lib",  # Sources of the C++ compiler's libraries; only its linker is used, which is part of the program.
+    "nvidia/cuda_nvrtc/lib/*.alt.*",  # A second copy of the library, linked differently.
     "tvm/3rdparty",
     "tvm/src",
     "torch/bin/[!t]*",  # all except torch_shm_manager, which importing torch needs
@@ -25,9 +25,9 @@ _UNUSED = (
     "torch/test",
     "torch/lib/*test*",
     "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
-    "ai_edge_litert/tools",  # converters
-    "ai_edge_litert/vendors",  # compilers for other devices
-    "onnxruntime/capi/libonnxruntime.so*",  # for C programs; the Python module contains its own copy
+    "ai_edge_litert/tools",  # Converters.
+    "ai_edge_litert/vendors",  # Compilers for other devices.
+    "onnxruntime/capi/libonnxruntime.so*",  # For C programs; the Python module contains its own copy.
     "onnxruntime/datasets",
     "onnxruntime/quantization",
     "onnxruntime/tools",
@@ -80,7 +80,7 @@ def compile_imported(python: Path, packages: Path) -> None:
     Raises:
         CalledProcessError: an installed module cannot be imported.
     """
-    writing = {"PYTHONDONTWRITEBYTECODE": ""}  # an empty value means that bytecode is written
+    writing = {"PYTHONDONTWRITEBYTECODE": ""}  # An empty value means that bytecode is written.
     # The modules are imported in two processes, because no process that compiles or serves loads torch at run time.
     for names in (_ON_DEMAND, _modules(packages)):
         subprocess.run([python, "-c", _IMPORT, *names], env=writing, check=True)

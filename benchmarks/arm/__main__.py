@@ -30,8 +30,8 @@ CORES: dict[str, Sequence[str]] = {
     "aarch64+dotprod": ("cortex-a55", "neoverse-n1", "apple-m1"),
     "aarch64+i8mm": ("neoverse-v1", "neoverse-n2"),
 }
-_FEWEST = 8  # a loop of XNNPACK with fewer products is a remainder loop
-_MOST = 60  # the number of XNNPACK's loops that are simulated, largest first
+_FEWEST = 8  # A loop of XNNPACK with fewer products is a remainder loop.
+_MOST = 60  # The number of XNNPACK's loops that are simulated, largest first.
 
 
 @dataclass(frozen=True)

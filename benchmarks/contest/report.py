@@ -22,8 +22,8 @@ from benchmarks.harness.plots import draw
 from benchmarks.harness.tables import PAGES, heading, join_sections, write_section
 from benchmarks.models.catalog import ZOO
 
-CONTEST = ""  # the catalog's part without a name
-SECTIONS = {CONTEST: "contest", ZOO: "zoo"}  # part of the catalog -> its section of RESULTS.md
+CONTEST = ""  # The catalog's part without a name.
+SECTIONS = {CONTEST: "contest", ZOO: "zoo"}  # Part of the catalog -> its section of RESULTS.md.
 PLOT = "contest.png"
 
 _METHOD = """\

@@ -34,9 +34,9 @@ from benchmarks.harness.tables import write_section
 
 _ARTIFACTS = CHECKOUT / "artifacts"
 _TOOLS = ("memcheck", "racecheck")
-_KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # time limits of the parts
-_LAST_LINES = 3  # lines of a failed part's output that are shown
-_PEER_BATCHES = (64, 256, 1, 8)  # the most informative first
+_KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # Time limits of the parts.
+_LAST_LINES = 3  # Lines of a failed part's output that are shown.
+_PEER_BATCHES = (64, 256, 1, 8)  # The most informative batch sizes come first.
 _DESCRIBED = "name,driver_version,clocks.max.sm,power.limit,mig.mode.current"
 
 

@@ -10,7 +10,7 @@ from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
-_LENGTH_DELIMITED = 2  # protobuf's wire type
+_LENGTH_DELIMITED = 2  # protobuf's wire type.
 # Field numbers of the messages in service/api/grpc/inference.proto.
 _MODEL, _INPUTS, _RAW_INPUTS, _NAME, _DATATYPE, _SHAPE, _RAW_OUTPUTS = 1, 5, 7, 1, 2, 3, 6
 

@@ -16,8 +16,8 @@ from benchmarks.gpu.records import Record
 
 # A command and its limit in seconds -> its status, its JSON lines, its last output lines.
 Process = Callable[[list[str], float], tuple[int, list[dict[str, Any]], str]]
-LATE = -1  # the status of a process that exceeded its time limit
-_TOGETHER, _LIMIT_S = 100, 20.0  # launches per process; a launch takes some hundredths of a second
+LATE = -1  # The status of a process that exceeded its time limit.
+_TOGETHER, _LIMIT_S = 100, 20.0  # Launches per process; a launch takes some hundredths of a second.
 _MOST_SAMPLED = 32
 
 

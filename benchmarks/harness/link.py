@@ -29,8 +29,8 @@ class Link:
         self._socket = socket.create_connection((host, port), timeout=_LIMIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._polls:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # or sending would sleep
-            self._socket.settimeout(None)  # otherwise Python itself would wait for data that has not arrived
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # Otherwise sending would sleep.
+            self._socket.settimeout(None)  # Otherwise Python itself would wait for data that has not arrived.
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)

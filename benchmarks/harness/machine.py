@@ -19,8 +19,8 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_LIBC = ctypes.CDLL(None)  # loaded before a fork, after which nothing should be loaded
+_PR_SET_PDEATHSIG = 1  # The value in linux/prctl.h.
+_LIBC = ctypes.CDLL(None)  # Loaded now, because nothing should be loaded after a fork.
 
 
 @dataclass(frozen=True)

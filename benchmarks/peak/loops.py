@@ -27,10 +27,10 @@ from service.core.models.arrays import Array
 
 Expr = Any
 
-ROWS, COLUMNS = 6, 2  # accumulators: 12 chains hide a latency of 4 cycles at 2 per cycle, and fit AVX2's 16 registers
-REPETITIONS = 400_000  # of one call: some milliseconds, so that the call overhead is negligible
-_PERIOD = 8  # repetitions after which the operands in memory repeat
-CLOCK_STEPS, CYCLES_OF_STEP = 8, 4  # imul takes 3 cycles and xor 1, on every x86-64 of the last ten years
+ROWS, COLUMNS = 6, 2  # Accumulators: 12 chains hide a latency of 4 cycles at 2 per cycle, and fit AVX2's 16 registers.
+REPETITIONS = 400_000  # In one call, which takes some milliseconds, so that its overhead is negligible.
+_PERIOD = 8  # Repetitions after which the operands in memory repeat.
+CLOCK_STEPS, CYCLES_OF_STEP = 8, 4  # An imul takes 3 cycles and an xor takes 1, on every x86-64 of the last ten years.
 
 
 class Loop:

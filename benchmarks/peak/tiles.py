@@ -20,8 +20,8 @@ from benchmarks.peak.instructions import Instruction
 from benchmarks.peak.loops import REPETITIONS, compiled, function_of, int32
 from service.core.models.arrays import Array
 
-ROWS, ROW_BYTES = 16, 64  # of a tile
-_SIDE = 2  # two tiles of rows by two of columns
+ROWS, ROW_BYTES = 16, 64  # The size of a tile.
+_SIDE = 2  # Two tiles of rows are multiplied by two tiles of columns.
 _TILES = 2 * _SIDE + _SIDE * _SIDE
 _TILE_BYTES = ROWS * ROW_BYTES
 # arch_prctl: a process must request the tile registers before it first uses them.

@@ -31,7 +31,7 @@ from service.quantize.weights.fitting import Fit
 from tests.support.compiling import Quiet
 
 DEFAULT = "Octet, minmax"
-BUDGET = 0.001  # share of correct results that mixtures may lose
+BUDGET = 0.001  # Share of correct results that mixtures may lose.
 # Each row has a command of `peer.py`, its argument, and the file's suffix. The first row of a tool has its defaults.
 THEIRS = (
     ("ONNX Runtime, MinMax", "onnxruntime", "MinMax", ".onnx"),

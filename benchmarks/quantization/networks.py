@@ -18,8 +18,8 @@ from benchmarks.quantization.packages import PACKAGES, packaged
 from benchmarks.quantization.sources import SIZE, digits, labelled, with_real_weights
 
 _CALIBRATING = 32
-_NEAR = 0.02  # landmarks agree within this share of a picture's width
-_CLOSE = 0.1  # centres of people agree within this share
+_NEAR = 0.02  # Landmarks agree within this share of a picture's width.
+_CLOSE = 0.1  # Centres of people agree within this share.
 
 
 @dataclass(frozen=True)

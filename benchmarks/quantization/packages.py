@@ -12,7 +12,7 @@ from benchmarks.harness.home import Home
 PACKAGES = {
     "rapidocr-onnxruntime": "1.4.4",  # PP-OCRv4
     "rapidocr": "3.10.0",  # PP-OCRv6
-    "mediapipe": "0.10.14",  # the last version with separate TFLite files
+    "mediapipe": "0.10.14",  # The last version with separate TFLite files.
     "silero-vad": "6.2.3",
     "magika": "1.0.3",
 }

@@ -16,8 +16,8 @@ from service.compiler.importers.onnx.file.wire import Budget, fields
 Array = np.ndarray[Any, np.dtype[Any]]
 _FONTS = Path("/usr/share/fonts/truetype")
 _WORDS = Path("/usr/share/common-licenses/Apache-2.0")
-LINE, SIGN, PAGE = (48, 320), (48, 192), (160, 320)  # [H, W] of the networks' inputs
-_ROW = 36  # the height of a line on a page
+LINE, SIGN, PAGE = (48, 320), (48, 192), (160, 320)  # The networks' inputs have this size, [H, W].
+_ROW = 36  # The height of a line on a page.
 _LEAST_SIDE, _UNCLIP = (
     3,
     1.5,

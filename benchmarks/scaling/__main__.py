@@ -16,8 +16,8 @@ _COLUMNS = (
     *("cluster", "misses", "full", "busiest worker", "loads /s", "fetched", "evictions /s", "table", "to a router"),
     *("whole table", "database: beats and routers", "names polled", "names swept"),
 )
-_LOOKS_PER_S = 2.0  # per worker and name, before workers were notified of changes
-_SWEEP_S = 300.0  # the interval since then: `service.workers.inference.following`
+_LOOKS_PER_S = 2.0  # Look-ups per worker and name, before workers were notified of changes.
+_SWEEP_S = 300.0  # The interval of look-ups since then: `service.workers.inference.following`.
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_CHOICES = 32  # workers that may hold a model, in the model's own order
-_MEDIAN_BYTES, _MEDIAN_CALL_S, _SIGMA = 6e6, 1.5e-3, 1.0  # log-normal; about MobileNetV2, with a tail up to ResNet-50
+_CHOICES = 32  # Workers that may hold a model, in the model's own order.
+_MEDIAN_BYTES, _MEDIAN_CALL_S, _SIGMA = 6e6, 1.5e-3, 1.0  # log-normal; about MobileNetV2, with a tail up to ResNet-50.
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import numpy as np
 
 from benchmarks.scaling.cluster import Floats, Holdings, Integers, Models, Shape
 
-_FULL = 0.9  # share of its cores above which a worker's requests wait
-_NEARLY_FULL = 0.8  # share of its memory
-_ROUNDS = 8  # rounds after which the work is evenly distributed
-_CONTROL_S = 1.0  # interval at which holders are added
+_FULL = 0.9  # Share of its cores above which a worker's requests wait.
+_NEARLY_FULL = 0.8  # Share of its memory.
+_ROUNDS = 8  # Rounds after which the work is evenly distributed.
+_CONTROL_S = 1.0  # Interval at which holders are added.
 
 
 @dataclass
@@ -216,5 +216,5 @@ class Simulation:
         self._alive[worker] = True
 
 
-_ROW_BYTES = 60  # id, time, state and number of a worker, as PostgreSQL sends them
-_ENTRY_BYTES = 30  # a name and a version
+_ROW_BYTES = 60  # The id, time, state and number of a worker, as PostgreSQL sends them.
+_ENTRY_BYTES = 30  # A name and a version.

@@ -16,8 +16,8 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 POSTGRESQL_PORT = 5432
 HEARTBEAT_S = 2.0
-LOOK_S = 1.0  # the time after which the API knows that a worker is silent, on a busy machine
-FILL = ["dd", "if=/dev/zero", "of=/data/filled", "bs=1M", "count=1100"]  # more than cacheVolume of values.yaml
+LOOK_S = 1.0  # After this time, even on a busy machine, the API has noticed that a worker is silent.
+FILL = ["dd", "if=/dev/zero", "of=/data/filled", "bs=1M", "count=1100"]  # More than cacheVolume of values.yaml.
 # A program that takes every free connection of PostgreSQL, prints their number, and keeps them until it is ended.
 TAKE_ALL = """
 import sys, time, psycopg

@@ -87,7 +87,7 @@ def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], lo
     assert len(rows) == loads
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
-        assert float(row["Server Compute Infer"]) > 0  # the value comes from the server's statistics
+        assert float(row["Server Compute Infer"]) > 0  # The value comes from the server's statistics.
         # The values are whole microseconds. Other stages may take less than a microsecond, because binary data are
         # received in place.
         assert all(float(row[stage]) >= 0 for stage in _STAGES), row

@@ -32,9 +32,9 @@ Fields: TypeAlias = "list[tuple[int, int | bytes | Fields]]"  # tags and values 
 _ODD = (0, 1, 2, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
 _ODD_TEXT = (*(str(number) for number in _ODD), "-1", "1e400", "NaN", "null", "[]", "{}", '""', "None", "-9" * 40)
 _TOKEN = re.compile(r'"[^"\n]*"|-?\d[\w.+-]*|\w+|[^\w\s]')
-_DEEPEST = 12  # limit of nested messages; ONNX nests up to ten
-_MOST_ITEMS = 64  # limit of the items of a vector that are changed; the elements of a large constant are equivalent
-_BORING = 10  # other records are changed this much more often than elements of tensors
+_DEEPEST = 12  # Limit of nested messages; ONNX nests up to ten.
+_MOST_ITEMS = 64  # Limit of the items of a vector that are changed; the elements of a large constant are equivalent.
+_BORING = 10  # Other records are changed this much more often than elements of tensors.
 
 
 def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:

@@ -26,8 +26,8 @@ Object = dict[str, Any]  # an object of Kubernetes
 class Values:
     """The values from which a release is rendered."""
 
-    files: tuple[str, ...] = ()  # names of example files
-    text: str = ""  # more values, in YAML
+    files: tuple[str, ...] = ()  # Names of example files.
+    text: str = ""  # More values, in YAML.
     kubernetes: str = "1.31.0"
     apis: tuple[str, ...] = ("autoscaling/v2", "policy/v1")
 

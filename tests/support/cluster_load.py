@@ -32,8 +32,8 @@ _CLIENTS = 6
 _TIMEOUT_S = 60.0
 _PICTURES = [(ROOT / "examples" / "digits" / f"{digit}.png").read_bytes() for digit in range(10)]
 _MOST_PROBLEMS = 8
-_AFTER_A_PROBLEM_S = 0.1  # pause after a failed request; without it, failures would dominate the counts
-_SLOWEST = 5  # number of slowest responses that are printed for a phase
+_AFTER_A_PROBLEM_S = 0.1  # Pause after a failed request; without it, failures would dominate the counts.
+_SLOWEST = 5  # Number of slowest responses that are printed for a phase.
 
 
 @dataclass

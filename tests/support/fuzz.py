@@ -39,8 +39,8 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
 }
 
 _ROOT = Path(__file__).parents[2]
-_HEADROOM_BYTES = 1 << 30  # address space in addition to that of the process when everything is loaded
-_SLOWEST_S = 5.0  # thousands of times as long as a model of this size takes
+_HEADROOM_BYTES = 1 << 30  # Address space in addition to that of the process after it has loaded everything.
+_SLOWEST_S = 5.0  # Thousands of times as long as a model of this size takes.
 _HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x00010000)
 
 

@@ -13,8 +13,8 @@ from functools import cache
 
 from tests.support.waiting import GIVE_UP_S, eventually_async
 
-_SIZE_BYTES = 4096  # size of a gate: a page
-_COUNT = 16  # number of gates, which is several times as many as a test uses
+_SIZE_BYTES = 4096  # Size of a gate: a page.
+_COUNT = 16  # Number of gates, which is several times as many as a test uses.
 _OPENED, _ENTERED, _SEEN_COUNT, _SEEN = range(4)
 _numbers = itertools.count()
 

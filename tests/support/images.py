@@ -50,8 +50,8 @@ def _built_for(isa: Isa) -> Target | None:
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 RUNNABLE = [isa for isa in ISAS.values() if isa.name.startswith(_CHOSEN) and _built_for(isa) is not None]
 
-_UNWRITTEN = 5  # the value of bytes in a kernel's output before it runs
-_ACCIDENTAL = 77  # the value of padding and unused memory in an input, which must not affect the result
+_UNWRITTEN = 5  # The value of bytes in a kernel's output before it runs.
+_ACCIDENTAL = 77  # The value of padding and unused memory in an input, which must not affect the result.
 
 
 def stored(values: Array) -> Array:

@@ -27,8 +27,8 @@ _BUILT = ROOT / "build" / "native" / platform.machine()  # by setup.py
 _LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
 # The compiler with which the product is built.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")
-_LINKER = (sys.executable, "-m", "ziglang", "cc")  # links only the given files, without a C++ library
-_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # the same as in cmake/zig.cmake
+_LINKER = (sys.executable, "-m", "ziglang", "cc")  # Links only the given files, without a C++ library.
+_TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # The same as in cmake/zig.cmake.
 
 
 def built_program(name: str, sanitizers: str = "") -> Path:

@@ -131,7 +131,7 @@ def config_of(
 SIMPLE = config_of(
     [("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])]
 )
-CONSTANTS = np.arange(2 * LENGTH, dtype=np.int32)  # the constant of `SIMPLE` is the second half
+CONSTANTS = np.arange(2 * LENGTH, dtype=np.int32)  # The constant of `SIMPLE` is the second half.
 # Computes a sum over the calls of a sequence.
 COUNTING = config_of(
     [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 # Timeouts that are reached only if something fails, even on a busy machine.
-GIVE_UP_S = 60.0  # for events that take milliseconds: a response, the end of a process
-WORK_TIMEOUT_S = 300.0  # for work that takes seconds of processor time: a command, a build, the start of a server
+GIVE_UP_S = 60.0  # For events that take milliseconds: a response, the end of a process.
+WORK_TIMEOUT_S = 300.0  # For work that takes seconds of processor time: a command, a build, the start of a server.
 _PAUSE_S = 0.002
 
 

@@ -38,8 +38,8 @@ from tests.support.compiling import compiled
 TABLE = CHECKOUT / "docs" / "reference" / "zoo.md"
 _LIMIT_S = 600
 _CALLS = 20
-_REASON = 160  # characters of the reason in the table
-_CLOSE = 1e-4  # relative to the largest result: float32 sums and functions in another order
+_REASON = 160  # Characters of the reason in the table.
+_CLOSE = 1e-4  # Relative to the largest result: float32 sums and functions in another order.
 
 
 @dataclass(frozen=True)

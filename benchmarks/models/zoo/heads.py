@@ -11,8 +11,8 @@ from typing import Any
 import torch  # type: ignore[import-not-found]
 from torch import nn
 
-_CLASSES = 91  # COCO's classes, with the background
-_WIDTHS = (256, 128, 64, 32, 16)  # widths of the decoder of segmentation_models_pytorch's U-Net
+_CLASSES = 91  # COCO's classes, with the background.
+_WIDTHS = (256, 128, 64, 32, 16)  # The widths of the decoder of segmentation_models_pytorch's U-Net.
 
 
 class _SsdLite(nn.Module):  # type: ignore[misc]

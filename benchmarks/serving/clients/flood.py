@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks.serving.clients.load import Answer, Load, Outcome
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_START_S = 0.2  # time in which all processes of a load have started
-ANYWHERE = -1  # instead of a core's number
+_START_S = 0.2  # The time in which all processes of a load have started.
+ANYWHERE = -1  # Used instead of a core's number.
 
 
 class Flood:

@@ -24,8 +24,8 @@ from benchmarks.serving.soak.predicting import Question, message_of
 from service.cli.tensors import HEADER_LENGTH
 
 _ANSWER_S = 60.0
-_LEAVES_S = 0.01  # time after which a gRPC client disconnects
-_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: a reset instead of an orderly close
+_LEAVES_S = 0.01  # Time after which a gRPC client disconnects.
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: a reset instead of an orderly close.
 _TOO_MANY_BYTES = 1 << 40
 
 Bad = tuple[str, dict[str, Any], int]  # the path, the arguments for httpx, and the expected status

@@ -17,8 +17,8 @@ from benchmarks.harness.server import Server
 
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12
-_DATA_PLANE = "octet-plane"  # the name of its program
-_STUDENT_T = 2.228  # for 95 % on both sides with ten degrees of freedom, those of a line through twelve points
+_DATA_PLANE = "octet-plane"  # The name of the data plane's program.
+_STUDENT_T = 2.228  # Two-sided, 95 %, ten degrees of freedom: a line through twelve points.
 SUPERVISOR, CONTROL, PLANE = "supervisor", "control plane", "data plane"
 COMPILER, CHILDREN = "compile worker", "its compiling children"
 

@@ -62,9 +62,9 @@ namespace {
 
 constexpr double kReportEveryS = 0.5;
 constexpr double kBeatEveryS = 0.5;
-constexpr double kHangLookEveryS = 0.1;  // the interval of checks for hung calls
-constexpr double kGivingUpS = 0.1;       // the time for sending responses before the process ends
-constexpr int kGivenUp = 4;              // exit status after a hung call
+constexpr double kHangLookEveryS = 0.1;  // The interval of checks for hung calls.
+constexpr double kGivingUpS = 0.1;       // The time for sending responses before the process ends.
+constexpr int kGivenUp = 4;              // Exit status after a hung call.
 // If a client sends requests at shorter intervals than this, it gets one more response before its connection is closed.
 constexpr double kPartingS = 1;
 constexpr int kGpuLost = 3;  // exit status after a GPU failure
@@ -204,8 +204,8 @@ class Process {
         AbandonedCall gone = std::move(abandoned->second);
         plane_.abandoned.erase(abandoned);
         try {
-          gone.prediction->answer(*plane_.pool);  // advances its sequence
-        } catch (const std::exception&) {         // the client has left
+          gone.prediction->answer(*plane_.pool);  // Advances its sequence.
+        } catch (const std::exception&) {         // The client has left.
         }
         continue;
       }

@@ -14,7 +14,7 @@ namespace octet {
 // Python objects that Call uses, passed as borrowed references.
 struct Python {
   PyObject* ndarray;  // numpy.ndarray
-  PyObject* check;    // check(status, text) raises the exception for a failed call
+  PyObject* check;    // check(status, text) raises the exception for a failed call.
 };
 
 struct Input {
@@ -22,7 +22,7 @@ struct Input {
 
   octet_tensor tensor;
   Reference dtype;
-  Py_buffer view;  // the view of the array that was passed to the current call
+  Py_buffer view;  // The view of the array that was passed to the current call.
   // an aligned copy for arrays that compiled code cannot read in place; allocated when first needed
   void* copy = nullptr;
   bool is_copied;  // true if the current call uses `copy`
@@ -62,8 +62,8 @@ class Call {
   Reference ndarray_, check_, dtype_;  // `dtype_` is the name of the attribute
   Row<Input> inputs_;
   Row<Output> outputs_;
-  Row<void*> read_, written_;  // arguments of `octet_bind`
-  bool is_used_ = false;       // guarded by the GIL
+  Row<void*> read_, written_;  // Arguments of `octet_bind`.
+  bool is_used_ = false;       // Guarded by the GIL.
 };
 
 }  // namespace octet

@@ -31,9 +31,9 @@ struct Config {
 
   Signature signature;
   Plan plan;
-  List<const char*> requires_flags;  // CPU features
+  List<const char*> requires_flags;  // CPU features.
   // The compute capabilities of GPUs for which the artifact contains code, as in sm_86. Empty if the model runs on the
-  // CPU.
+  // CPU
   List<int> capabilities;
   char* text = nullptr;
 

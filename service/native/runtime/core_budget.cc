@@ -6,7 +6,7 @@ namespace octet {
 
 namespace {
 
-constexpr double kMemory = 0.75;  // the weight of the past in the moving average of a flow's cost
+constexpr double kMemory = 0.75;  // The weight of the past in the moving average of a flow's cost.
 // A call that costs less than this fraction of the running calls' average does not wait for them.
 constexpr double kFraction = 0.25;
 constexpr int32_t kCoresOverdrawn = 8;  // for each group of this many cores, one call may exceed the budget

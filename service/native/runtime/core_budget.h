@@ -16,14 +16,14 @@ class CoreBudget;
 struct Flow {
   static constexpr double kUnknown = -1;
 
-  const CoreBudget* budget = nullptr;  // the budget in whose virtual time `finish` is
-  double finish = 0;                   // the end of its last call, in virtual time
-  double cost_s = kUnknown;            // the recent cost of a call, in core-seconds
+  const CoreBudget* budget = nullptr;  // The budget in whose virtual time `finish` is.
+  double finish = 0;                   // The end of its last call, in virtual time.
+  double cost_s = kUnknown;            // The recent cost of a call, in core-seconds.
 };
 
 // The cores that a call holds while it runs, and how it acquired them.
 struct Turn {
-  int32_t cores;  // how many threads may compute
+  int32_t cores;  // How many threads may compute.
   // true if its cost was small compared with the running calls, so that it does not count as concurrent
   bool is_minor;
   bool is_overdrawn;  // true if it exceeds the budget
@@ -50,8 +50,8 @@ class CoreBudget {
   Turn acquire(int32_t cores, Flow* flow = nullptr);
   void release(const Turn& turn);
   int32_t cores() const { return cores_; }
-  int32_t free();     // free cores
-  int32_t waiting();  // waiting calls
+  int32_t free();     // Free cores.
+  int32_t waiting();  // Waiting calls.
 
   // Must be called before and after a fork. In the child, only the calling thread exists; it holds `held` cores.
   void before_fork() { mutex_.lock(); }
@@ -80,13 +80,13 @@ class CoreBudget {
   int64_t (*const clock_)();
   Mutex mutex_;
   int32_t free_;
-  int32_t calls_ = 0;        // running and waiting calls, except minor ones
-  int32_t concurrency_ = 1;  // the recent maximum of concurrent calls
+  int32_t calls_ = 0;        // Running and waiting calls, except minor ones.
+  int32_t concurrency_ = 1;  // The recent maximum of concurrent calls.
   int64_t concurrency_until_ns_ = 0;
-  int32_t running_ = 0;            // running calls within the budget
-  double running_s_ = 0;           // their expected cost
-  int32_t overdrawn_ = 0;          // running calls that exceed the budget
-  double start_ = 0, finish_ = 0;  // the latest start and end of a granted call, in virtual time
+  int32_t running_ = 0;            // Running calls within the budget.
+  double running_s_ = 0;           // Their expected cost.
+  int32_t overdrawn_ = 0;          // Running calls that exceed the budget.
+  double start_ = 0, finish_ = 0;  // The latest start and end of a granted call, in virtual time.
   Flow others_;
   Waiter* first_ = nullptr;  // a list sorted by `start`; each element is on its thread's stack
   int32_t waiting_ = 0;

@@ -57,8 +57,8 @@ class Json {
   char* string();
   int64_t integer();
   int64_t integer(int64_t least, int64_t most);
-  double number();  // always finite
-  void skip();      // skips any value
+  double number();  // Always finite.
+  void skip();      // Skips any value.
 
   // Returns the type of the next value by its first character: one of { [ " - 0 t f n. Returns 0 at the end.
   char peek();
@@ -66,7 +66,7 @@ class Json {
 
   // Records an error, unless one was recorded before. `status` must not be OCTET_OK.
   void refuse(octet_status status, const char* format, ...) __attribute__((format(printf, 3, 4)));
-  void refuse(const char* format, ...) __attribute__((format(printf, 2, 3)));  // with OCTET_CORRUPT
+  void refuse(const char* format, ...) __attribute__((format(printf, 2, 3)));  // With OCTET_CORRUPT.
   // Records an error whose text is already stored.
   void note(octet_status status) {
     if (status_ == OCTET_OK) status_ = status;

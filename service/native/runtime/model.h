@@ -15,11 +15,11 @@ struct octet_model {
 
   octet::Config config;
   octet::Library library;
-  octet::Mapping mapped;               // set if the constants are in a file
-  const uint8_t* constants = nullptr;  // aligned
+  octet::Mapping mapped;               // Set if the constants are in a file.
+  const uint8_t* constants = nullptr;  // Aligned.
   int64_t constant_bytes = 0;
-  octet::Flow flow;                   // the flow in the core budget that the calls of its instances share
-  octet::cuda::Model* gpu = nullptr;  // set if it runs on a GPU
+  octet::Flow flow;                   // The flow in the core budget that the calls of its instances share.
+  octet::cuda::Model* gpu = nullptr;  // Set if it runs on a GPU.
 
   // Binds the plan to the library's functions, or to a GPU. `config`, `constants` and `library` must be set.
   octet_status link();

@@ -24,15 +24,15 @@ struct Buffer {
 };
 
 struct Call {
-  octet_function function;  // null until a library is loaded
-  size_t first;             // index of its first operand
+  octet_function function;  // Null until a library is loaded.
+  size_t first;             // Index of its first operand.
   const char* symbol;
 };
 
 // The launch of a call's kernel on a GPU.
 struct Launch {
-  uint32_t grid[3];   // blocks along x, y and z
-  uint32_t block[3];  // threads of a block along x, y and z
+  uint32_t grid[3];   // Blocks along x, y and z.
+  uint32_t block[3];  // Threads of a block along x, y and z.
   uint32_t shared_bytes;
 };
 
@@ -63,8 +63,8 @@ class Plan {
   bool is_for_card() const { return has_launches_; }
   const List<Launch>& launches() const { return launches_; }  // by call; empty unless the plan is for a GPU
   const List<Copy>& copies() const { return copies_; }
-  const List<TensorOperand>& tensors() const { return tensors_; }  // operands that are inputs or outputs
-  const List<TensorOperand>& states() const { return states_; }    // operands that are states
+  const List<TensorOperand>& tensors() const { return tensors_; }  // Operands that are inputs or outputs.
+  const List<TensorOperand>& states() const { return states_; }    // Operands that are states.
 
   size_t end_of_calls() const { return end_of_calls_; }  // the operands from this index on belong to the copies
   size_t operands() const { return operands_.size(); }

@@ -14,8 +14,8 @@ inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
 
 // The value of a state before the first call: all of its bytes, or one element that is repeated.
 struct Initial {
-  const uint8_t* bytes;  // null: use `element`
-  int64_t count;         // the number of `bytes`
+  const uint8_t* bytes;  // Null: use `element`.
+  int64_t count;         // The number of `bytes`.
   uint8_t element[8];
   int64_t width;  // bytes per element
 };
@@ -34,9 +34,9 @@ class Signature {
   void read_tensor(Json& json, octet_role role);
   void read_shape(Json& json, octet_tensor& tensor);
 
-  List<octet_tensor> tensors_[3];  // by role
-  List<int64_t> dimensions_;       // the dimensions of all shapes
-  List<Initial> initials_;         // by state
+  List<octet_tensor> tensors_[3];  // By role.
+  List<int64_t> dimensions_;       // The dimensions of all shapes.
+  List<Initial> initials_;         // By state.
 };
 
 }  // namespace octet

@@ -62,10 +62,10 @@ namespace octet {
 // The resources that one `enter` of the calling thread holds, or several nested ones of the same width.
 struct Grant {
   octet_team* team;
-  Group* group;       // null if the call has a single thread
-  Turn turn;          // has no cores if it is nested in a grant that holds them
-  int32_t threads;    // the number of threads that may share a region
-  Division division;  // the division of the next region
+  Group* group;       // Null if the call has a single thread.
+  Turn turn;          // Has no cores if it is nested in a grant that holds them.
+  int32_t threads;    // The number of threads that may share a region.
+  Division division;  // The division of the next region.
   int32_t depth;
   Grant* outer;
 };

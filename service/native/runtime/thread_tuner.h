@@ -26,8 +26,8 @@ class ThreadTuner {
   bool is_made() const { return least_s_.size() > 0 && best_.size() > 0 && divisions_.size() > 0; }
 
   bool is_done() const { return is_done_; }
-  int32_t threads() const { return threads_; }                  // the maximum of threads in the next run
-  const Division* divisions() const { return &divisions_[0]; }  // [calls], for the next run
+  int32_t threads() const { return threads_; }                  // The maximum of threads in the next run.
+  const Division* divisions() const { return &divisions_[0]; }  // [calls], for the next run.
 
   // Counts a run that was not measured. After some hundred of these, measures again, and then ever more rarely, because
   // another process may have used a core during the first measurement. If threads are unused, measures again sooner,
@@ -54,9 +54,9 @@ class ThreadTuner {
   // A variant uses the same number of threads for all calls. Only the last variant uses the best number for each call.
   struct Variant {
     int32_t threads;
-    int32_t runs;    // the number of runs in the current measurement
-    double spent_s;  // time of these runs
-    double least_s;  // fastest whole run of all measurements
+    int32_t runs;    // The number of runs in the current measurement.
+    double spent_s;  // Time of these runs.
+    double least_s;  // Fastest whole run of all measurements.
   };
 
   void begin();
@@ -70,15 +70,15 @@ class ThreadTuner {
   const int32_t calls_;
   const int32_t most_threads_;
   Variant variants_[kMost];
-  int32_t uniform_ = 0;   // number of uniform variants
-  int32_t current_ = -1;  // -1 in the first run, which is ignored because caches are cold and pages unmapped
+  int32_t uniform_ = 0;   // Number of uniform variants.
+  int32_t current_ = -1;  // -1 in the first run, which is ignored because caches are cold and pages unmapped.
   int32_t threads_;
   int32_t passed_ = 0, trust_ = 0;
   bool is_mixed_ = false;  // true if the current measurement includes the mixture
   bool is_done_;
-  Array<double> least_s_;      // [uniform variants, calls]
-  Array<int32_t> best_;        // [calls]: threads in the mixture
-  Array<Division> divisions_;  // [calls], at least one element
+  Array<double> least_s_;      // [uniform variants, calls].
+  Array<int32_t> best_;        // [calls]: threads in the mixture.
+  Array<Division> divisions_;  // [calls], at least one element.
 };
 
 }  // namespace octet

@@ -34,8 +34,8 @@ constexpr size_t kStackBytes = 1 << 20;
 // How long an idle worker spins. The layers of a model are a few microseconds apart. Waking a thread takes the caller 3
 // to 5 us, and the thread starts 10 to 50 us later. While a worker spins, other threads cannot use the core.
 constexpr int64_t kRestNs = 40'000;
-constexpr int64_t kPatienceNs = 15'000;  // the usual difference between threads that finish together
-constexpr int64_t kGlanceNs = 10'000;    // the time in which it is observed whether a thread makes progress
+constexpr int64_t kPatienceNs = 15'000;  // The usual difference between threads that finish together.
+constexpr int64_t kGlanceNs = 10'000;    // The time in which it is observed whether a thread makes progress.
 constexpr int64_t kLongestNs = 2'000'000;
 
 std::atomic<int64_t> least_wake_ns{5'000};

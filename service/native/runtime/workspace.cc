@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-constexpr int kKept = 4;                                // the number of blocks that a thread keeps
-constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // total size of these blocks
+constexpr int kKept = 4;                                // The number of blocks that a thread keeps.
+constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // Total size of these blocks.
 
 // Precedes the memory of each block.
 struct alignas(kAlignmentBytes) Header {

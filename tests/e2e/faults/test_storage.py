@@ -208,8 +208,8 @@ def test_a_locked_database_delays_the_control_plane_but_no_prediction(served: tu
             started_s = time.monotonic()
             assert server.label(7) == 7
             times_s.append(time.monotonic() - started_s)
-        assert min(times_s) < DATABASE_TIMEOUT_S  # the machine may be busy with other things
-        assert server.client.get("/api/v1/models").status_code == 200  # readers do not wait for a writer
+        assert min(times_s) < DATABASE_TIMEOUT_S  # The machine may be busy with other things.
+        assert server.client.get("/api/v1/models").status_code == 200  # Readers do not wait for a writer.
         database.execute("ROLLBACK")
     assert server.ended(server.push(UINT8, "late")["id"])["state"] == "succeeded"
 

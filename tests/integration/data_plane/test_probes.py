@@ -17,8 +17,8 @@ from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
 from tests.support.waiting import GIVE_UP_S, eventually
 
-MOST, PROBES = 20, 64  # the limit of connections, and the number of additional ones for probes
-NO_OTHER_LIMIT_S = 10 * GIVE_UP_S  # the timeout of an idle connection is longer than the test
+MOST, PROBES = 20, 64  # The limit of connections, and the number of additional connections for probes.
+NO_OTHER_LIMIT_S = 10 * GIVE_UP_S  # The timeout of an idle connection is longer than the test.
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 REQUEST = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "data": [7] * WIDE}]}

@@ -33,8 +33,8 @@ def test_served_built_and_uploaded_blobs_are_kept(served: Served, folder: Path) 
     layout = OciLayout(folder / "data" / "store")
     orphan, named = (layout.blobs.put_bytes(data) for data in (b"orphan", model(UINT8)))
     make_all_older(layout)
-    assert served.client.head(f"/api/v1/blobs/{named}").status_code == 200  # this file need not be sent again
-    build = served.push(target=OTHERS[2])  # the same model as the served one, so that it shares layers
+    assert served.client.head(f"/api/v1/blobs/{named}").status_code == 200  # This file need not be sent again.
+    build = served.push(target=OTHERS[2])  # The same model as the served one, so that it shares layers.
     with layout.blobs.writer() as writer:
         writer.write(model(INT8)[:1000])
         assert collected(folder) == [orphan]

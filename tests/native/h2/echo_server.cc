@@ -202,8 +202,8 @@ class Connection final : public GrpcHandler {
   Buckets budget_;
   GrpcSession session_;
   int socket_;
-  bool lingering_ = false;    // true when everything is written; further input is then discarded,
-  ssize_t unread_ = 1 << 20;  // up to this many bytes
+  bool lingering_ = false;    // True when everything is written and further input is discarded.
+  ssize_t unread_ = 1 << 20;  // The maximum of bytes that are discarded.
 };
 
 class Server {

@@ -211,8 +211,8 @@ class Client {
     if (dice_.one_in(3)) head.add("grpc-timeout", dice_.one_in(4) ? "x" : std::to_string(dice_.size(20)) + "m");
     if (dice_.one_in(9)) head.add("grpc-encoding", "gzip");
     std::string block = head.bytes();
-    if (dice_.one_in(2)) block += std::string("\x40\x03x-k\x05value", 11);  // adds an entry to the dynamic table
-    if (dice_.one_in(3)) block += std::string(dice_.size(7), '\xbe');       // refers to that entry
+    if (dice_.one_in(2)) block += std::string("\x40\x03x-k\x05value", 11);  // Adds an entry to the dynamic table.
+    if (dice_.one_in(3)) block += std::string(dice_.size(7), '\xbe');       // Refers to that entry.
     if (dice_.one_in(20)) block += noise(dice_.size(8));
     return block;
   }

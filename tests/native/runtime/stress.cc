@@ -17,8 +17,8 @@ namespace {
 
 struct Loop {
   int iterations;
-  std::vector<int>* times;  // how often each was computed; not atomic, so that sanitizers report races
-  std::vector<int> before;  // the values that the previous region wrote
+  std::vector<int>* times;  // How often each was computed; not atomic, so that sanitizers report races.
+  std::vector<int> before;  // The values that the previous region wrote.
   int error_at = -1;
 };
 

@@ -40,7 +40,7 @@ def _auxiliary_values(*names: str) -> dict[int, int]:
     [
         {"fp"},
         {"fp", "asimd", "aes", "crc32"},  # Cortex-A53
-        {"fp", "asimd", "atomics", "asimdhp", "asimdrdm", "lrcpc", "dcpop", "asimddp", "ssbs"},  # Neoverse N1
+        {"fp", "asimd", "atomics", "asimdhp", "asimdrdm", "lrcpc", "dcpop", "asimddp", "ssbs"},  # Neoverse N1.
         {"asimd", "asimddp", "sve", "sve2", "svei8mm", "i8mm", "bf16", "pacg", "dcpodp", "mte3", "sme"},
     ],
 )

@@ -47,8 +47,8 @@ _HANG = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head("Hang")))  # is n
 CASES = {ends: [case for case in cases(echo(), _HANG) if case.ends is ends] for ends in Ends}
 
 _HEAD = block(head())
-_OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # stream 1, open for more data
-_WHOLE = frame(HEADERS, END_HEADERS | END_STREAM, 1, _HEAD)  # stream 1, complete, which is answered
+_OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # Stream 1, open for more data.
+_WHOLE = frame(HEADERS, END_HEADERS | END_STREAM, 1, _HEAD)  # Stream 1, complete, which is answered.
 _RESET = frame(RST_STREAM, 0, 1, bytes(4))
 _MOST = (2**31 - 1).to_bytes(4)
 

@@ -55,7 +55,7 @@ struct Kernel {  // an entry of the table at the end of a translated source
   const char* name;
   void (*call)(void* const* operands);
   u32 most_threads;     // __launch_bounds__
-  const bool* written;  // for each operand: true unless it is a pointer to const
+  const bool* written;  // For each operand: true unless it is a pointer to const.
   u32 operands;
 };
 }  // namespace octet_emulated

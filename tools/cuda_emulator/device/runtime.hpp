@@ -22,8 +22,8 @@ namespace octet_emulated {
 constexpr u32 kLanes = 32;
 constexpr u32 kBarriers = 16;
 constexpr u32 kMostThreads = 1024;
-constexpr size_t kStackBytes = 128 << 10;   // of one fiber
-constexpr size_t kSharedBytes = 227 << 10;  // the most of one block in any capability
+constexpr size_t kStackBytes = 128 << 10;   // The stack of one fiber.
+constexpr size_t kSharedBytes = 227 << 10;  // The maximum of one block on any GPU.
 
 enum class State { ready, waiting, exited };
 
@@ -43,8 +43,8 @@ struct Thread {
   char* stack;  // the lowest byte of its stack
   State state;
   uint3 index;
-  u32 number;           // its number in the block
-  const char* awaited;  // the operation that it waits at
+  u32 number;           // The number of the thread in its block.
+  const char* awaited;  // The operation at which the thread waits.
   int line;
   // The warp operation that this lane has reached.
   const void* operation;
@@ -78,15 +78,15 @@ struct Block {
 
 extern Block block;
 extern Thread* current;
-extern u32 dynamic_bytes;  // of this launch
-extern bool running;       // true while a kernel runs, so that accesses are checked
+extern u32 dynamic_bytes;  // The dynamic shared memory of this launch.
+extern bool running;       // True while a kernel runs, so that accesses are checked.
 
 // Ends the launch with a printf-like message about the current thread. `where` is an address of its code, or null.
 [[noreturn]] __attribute__((format(printf, 2, 3))) void fail(const void* where, const char* text, ...);
-__attribute__((format(printf, 1, 2))) void report(const char* text, ...);  // the same without a thread
-std::string place_of(const void* code);  // "@0x...": an offset in this library, which the caller turns to a line
-void suspend();                          // returns to the scheduler until another thread wakes this one
-void wake(Thread& thread);               // makes a waiting thread ready
+__attribute__((format(printf, 1, 2))) void report(const char* text, ...);  // The same without a thread.
+std::string place_of(const void* code);  // "@0x...": an offset in this library, which the caller converts to a line.
+void suspend();                          // Returns to the scheduler until another thread wakes this one.
+void wake(Thread& thread);               // Makes a waiting thread ready.
 void join_clocks(const std::vector<Thread*>& threads, bool whole_block);
 
 // Warp: `perform` runs once, when all lanes of the mask have arrived at the same operation.
@@ -110,5 +110,5 @@ void* shared_pointer(u32 address, size_t bytes, Access kind);  // checked at lea
 }  // namespace octet_emulated
 
 // Defined by the translated kernel.
-extern "C" const bool octet_emulated_checked;        // true if it was compiled with instrumentation
-extern "C" const uint32_t octet_emulated_alignment;  // the exact alignment of its dynamic shared memory
+extern "C" const bool octet_emulated_checked;        // True if the kernel was compiled with instrumentation.
+extern "C" const uint32_t octet_emulated_alignment;  // The exact alignment of the kernel's dynamic shared memory.

@@ -18,9 +18,9 @@ struct Identity {
 struct Answer {
   std::string document;  // JSON, or the beginning of a protobuf message
   bool has_binary = false;
-  std::vector<Output> outputs;                    // sent after the document
-  std::vector<std::string> heads;                 // gRPC only: the field header that is sent before each output
-  std::vector<std::pair<size_t, Output>> shared;  // outputs to be written to shared memory, by index in the request
+  std::vector<Output> outputs;                    // Sent after the document.
+  std::vector<std::string> heads;                 // gRPC only: the field header that is sent before each output.
+  std::vector<std::pair<size_t, Output>> shared;  // Outputs to be written to shared memory, by index in the request.
 
   size_t bytes() const;
   void append_to(std::vector<std::string_view>& pieces) const;

@@ -27,19 +27,19 @@ struct Key {
   std::string id;
   std::string sha256;  // SHA-256 of the whole key, in hexadecimal
   std::set<std::string, std::less<>> scopes;
-  double per_s = 0;      // requests per second; 0 means no limit
-  int64_t sharers = 1;   // number of replicas that share the rate
-  int64_t per_day = 0;   // requests per day of all replicas together; 0 means no limit
-  int64_t day = 0;       // the day that `used` belongs to, counted from the epoch
-  int64_t used = 0;      // requests that other processes admitted on that day
-  bool is_valid = true;  // false once the key is revoked or has expired
+  double per_s = 0;      // Requests per second; 0 means no limit.
+  int64_t sharers = 1;   // Number of replicas that share the rate.
+  int64_t per_day = 0;   // Requests per day of all replicas together; 0 means no limit.
+  int64_t day = 0;       // The day that `used` belongs to, counted from the epoch.
+  int64_t used = 0;      // Requests that other processes admitted on that day.
+  bool is_valid = true;  // False once the key is revoked or has expired.
   // the tenant whose models the key may use; empty for an operator's key, which is valid for all models
   std::string tenant;
 };
 
 struct Caller {
-  std::string id;      // id of the key; empty if no key is required
-  std::string tenant;  // tenant of the key
+  std::string id;      // Id of the key; empty if no key is required.
+  std::string tenant;  // Tenant of the key.
 };
 
 // The headers by which a browser reports the origin of a request. A view is empty if its header is missing.

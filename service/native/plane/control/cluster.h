@@ -20,14 +20,14 @@ struct Worker {
   std::string id, pool;
   // the key that this process sends to the worker; if empty, the cluster's key is sent
   std::string key;
-  std::string server_name;          // the name in the worker's certificate; empty if the connection is plain text
-  std::string distrusted;           // the reason if the last TLS handshake rejected the worker; empty if it did not
-  double capacity = 1;              // concurrent calls
-  bool is_ready = false;            // false while the worker drains, or when no order contains it any more
-  uint64_t hash = 0;                // hash of its id
-  std::vector<std::string> loaded;  // addresses (names_in) of the models it has loaded
-  int64_t under_way = 0;            // requests from this process that are in progress
-  double avoided_until_s = 0;       // set after a connection to it failed
+  std::string server_name;          // The name in the worker's certificate; empty if the connection is plain text.
+  std::string distrusted;           // The reason if the last TLS handshake rejected the worker; empty if it did not.
+  double capacity = 1;              // Concurrent calls.
+  bool is_ready = false;            // False while the worker drains, or when no order contains it any more.
+  uint64_t hash = 0;                // Hash of its id.
+  std::vector<std::string> loaded;  // Addresses (names_in) of the models it has loaded.
+  int64_t under_way = 0;            // Requests from this process that are in progress.
+  double avoided_until_s = 0;       // Set after a connection to it failed.
 };
 using WorkerRef = std::shared_ptr<Worker>;
 
@@ -41,8 +41,8 @@ struct WorkerUpdate {
 };
 struct ModelUpdate {
   std::string address;
-  std::vector<std::string> pools;  // the pools that can serve the model
-  std::string reason;              // the reason if no pool can
+  std::vector<std::string> pools;  // The pools that can serve the model.
+  std::string reason;              // The reason if no pool can.
 };
 struct ClusterOrder {
   bool resets = false;  // true to remove all rows that are not in this order
@@ -74,7 +74,7 @@ class Cluster {
   // Returns the key that this process sends to `worker`.
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
 
-  WorkerRef find(const std::string& id) const;  // returns null if no order contains the worker any more
+  WorkerRef find(const std::string& id) const;  // Returns null if no order contains the worker any more.
   // Returns true if the workers for a model are resolved: an order contains the model, or a ready worker has it loaded.
   bool is_resolved(std::string_view address) const;
   // Chooses a worker that is ready and not in `tried`. The worker must have the model loaded; if no such worker exists,
@@ -113,8 +113,8 @@ class Cluster {
   std::string key_;
   std::map<std::string, WorkerRef, std::less<>> workers_;  // by id
   std::map<std::string, std::vector<WorkerRef>, std::less<>> pools_;
-  std::unordered_map<std::string, Name> names_;                          // by address
-  std::map<std::pair<std::string, std::string>, ForwardCounts> counts_;  // by worker and model
+  std::unordered_map<std::string, Name> names_;                          // By address.
+  std::map<std::pair<std::string, std::string>, ForwardCounts> counts_;  // By worker and model.
 };
 
 }  // namespace octet::plane

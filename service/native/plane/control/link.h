@@ -42,7 +42,7 @@ class Link {
   // Queues a frame and writes as much as the socket accepts. Takes ownership of the descriptor `passed` and closes it
   // after sending, or at once if the link is closed.
   void send(const std::string& json, const std::string& bytes = {}, int passed = -1);
-  bool flush();  // returns false if the connection has failed
+  bool flush();  // Returns false if the connection has failed.
   // Returns the descriptor that came with the current frame. Call it if the frame announces one. The caller must close
   // the descriptor. Returns -1 if none arrived because this process has too many open descriptors.
   int take_passed();

@@ -26,8 +26,8 @@ constexpr size_t kDigestsAt = kSlots, kRecordsAt = kDigestsAt + kSlots * kDigest
 constexpr size_t kTableBytes = kRecordsAt + kSlots * sizeof(CallRecord);
 static_assert(kRecordsAt % alignof(CallRecord) == 0);
 
-constexpr double kUsualCalls = 20;  // a call that takes more than this many times the measured time counts as hung
-constexpr double kFirstCall = 60;   // the first call, which is measured, may take this many times the limit
+constexpr double kUsualCalls = 20;  // A call that takes more than this many times the measured time counts as hung.
+constexpr double kFirstCall = 60;   // The first call, which is measured, may take this many times the limit.
 
 // Serializes the calls of all models that have crashed the server before.
 std::mutex alone;

@@ -27,8 +27,8 @@ class Running {
   static Running create_private();
 
   struct Slot {
-    volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null if calls are not recorded
-    CallRecord* record = nullptr;      // the record of the instance's calls; null if calls are not recorded
+    volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null if calls are not recorded.
+    CallRecord* record = nullptr;      // The record of the instance's calls; null if calls are not recorded.
   };
   // Assigns a slot to a new instance. `model` is its name and version for messages. Throws Problem if all slots are
   // used.
@@ -55,7 +55,7 @@ class Running {
 // One artifact of a model: its variant for one batch size.
 struct Part {
   int64_t batch = 1;
-  std::string artifact;  // digest of the artifact
+  std::string artifact;  // Digest of the artifact.
   // `config` is text, the others are paths; `constants` is empty if there are none
   std::string config, library, constants;
 };

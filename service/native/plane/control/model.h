@@ -36,11 +36,11 @@ struct Model {
   std::string parameters_json;  // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;
-  double timeout_s = std::numeric_limits<double>::infinity();  // the timeout of requests that set none
-  std::unique_ptr<Sequences> sequences;                        // null if the model keeps no state
-  std::vector<Tensor> first_state;                             // the state before the first request of a sequence
-  std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // must be used on the event loop's thread
-  bool is_leaving = false;                                                // true if no more requests will come
+  double timeout_s = std::numeric_limits<double>::infinity();  // The timeout of requests that set none.
+  std::unique_ptr<Sequences> sequences;                        // Null if the model keeps no state.
+  std::vector<Tensor> first_state;                             // The state before the first request of a sequence.
+  std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // Must be used on the event loop's thread.
+  bool is_leaving = false;                                                // True if no more requests will come.
 
   // Adds the queue's events since the last call to `counts`.
   void gather();
@@ -53,8 +53,8 @@ using ModelRef = std::shared_ptr<Model>;
 
 struct Route {
   ModelRef main, canary;
-  double percent = 0;                 // percentage of requests that go to the canary
-  std::vector<std::string> versions;  // all versions of the model
+  double percent = 0;                 // Percentage of requests that go to the canary.
+  std::vector<std::string> versions;  // All versions of the model.
 
   // Chooses the main version or the canary: at random, or always the same one for requests with equal `affinity`.
   const ModelRef& choose(std::string_view affinity) const;

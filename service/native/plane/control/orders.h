@@ -57,8 +57,8 @@ class Orders {
 
   Plane& plane_;
   Running& running_;
-  std::map<int64_t, ModelRef> models_;  // by key
-  std::vector<ModelRef> leaving_;       // models that are unloaded, but whose last requests are still running
+  std::map<int64_t, ModelRef> models_;  // By key.
+  std::vector<ModelRef> leaving_;       // Models that are unloaded, but whose last requests are still running.
   std::set<int64_t> loading_;
   std::string failure_;
   // the unloaded versions whose counts are kept, and the time at which each was unloaded

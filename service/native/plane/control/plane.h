@@ -38,7 +38,7 @@ inline constexpr size_t kMessageHeadBytes = 64 << 10;  // size limit of a gRPC m
 struct Limits {
   // The time limit for reading a request's head, from its first byte or from the accept of the connection.
   double head_timeout_s = 10;
-  double keep_alive_s = 75;  // idle time between two requests
+  double keep_alive_s = 75;  // Idle time between two requests.
   // Within this time, `min_body_bytes` of a body must arrive, and the client must read some bytes of a response.
   double stall_timeout_s = 60;
   double idle_timeout_s = 1800;  // how long a gRPC connection without calls stays open
@@ -106,22 +106,22 @@ class Plane {
   Alarms alarms;
   SharedMemory shared_memory;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
-  std::string scratch = std::string(64 << 10, '\0');  // a buffer for received bytes whose destination is not known yet
-  std::string not_ready = "the server is starting";   // why new requests are refused; empty while they are accepted
+  std::string scratch = std::string(64 << 10, '\0');  // A buffer for received bytes whose destination is not known yet.
+  std::string not_ready = "the server is starting";   // Why new requests are refused; empty while they are accepted.
   std::string release;
   // the certificate for encrypted connections; null if connections are plain text
   std::unique_ptr<Certificate> certificate;
-  std::unique_ptr<Authority> authority;  // verifies the certificates of workers; if null, no certificate is trusted
-  bool speaks_grpc = false;              // true if gRPC over HTTP/2 is accepted on the HTTP port too
+  std::unique_ptr<Authority> authority;  // Verifies the certificates of workers; if null, no certificate is trusted.
+  bool speaks_grpc = false;              // True if gRPC over HTTP/2 is accepted on the HTTP port too.
   bool is_stopping = false;
-  double idle_until_s = kNever;  // while the server stops: idle connections stay open until this time
+  double idle_until_s = kNever;  // While the server stops: idle connections stay open until this time.
   // true if no control plane will connect, so that models that are not loaded are reported as not found
   bool is_alone = false;
-  std::function<void()> gather = [] {};  // adds the events of the queues up to now to the counts
+  std::function<void()> gather = [] {};  // Adds the events of the queues up to now to the counts.
   // the fraction of requests to trace, among those that do not decide this themselves; negative to trace none
   double traced = -1;
-  std::map<int64_t, AbandonedCall> abandoned;  // by job key
-  int64_t hops = 0;                            // number of requests sent to workers so far
+  std::map<int64_t, AbandonedCall> abandoned;  // By job key.
+  int64_t hops = 0;                            // Number of requests sent to workers so far.
 
   // Returns the number of a new exchange. `descriptor_of` extracts the connection's descriptor from it.
   int64_t next_exchange(int descriptor);
@@ -184,7 +184,7 @@ class Plane {
   std::string date_;
 };
 
-std::string random_id();  // 32 random hexadecimal digits that cannot be predicted
+std::string random_id();  // 32 random hexadecimal digits that cannot be predicted.
 // Returns a client's own request id if it is safe in a header and in a line of the log, otherwise a new id.
 std::string request_id_of(std::string_view given);
 std::string server_timing(const Stages& stages, double total_s);  // value of the header `Server-Timing`

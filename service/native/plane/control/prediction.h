@@ -103,9 +103,9 @@ class Prediction {
  private:
   struct Input {
     Tensor tensor;
-    std::string file;                   // set for a picture
-    size_t bytes = 0;                   // bytes that are received after the head
-    std::optional<SharedPiece> shared;  // the shared memory that contains its elements
+    std::string file;                   // Set for a picture.
+    size_t bytes = 0;                   // Bytes that are received after the head.
+    std::optional<SharedPiece> shared;  // The shared memory that contains its elements.
   };
 
   void enqueue(const std::shared_ptr<Mailbox>& mailbox, Pool& pool);
@@ -117,9 +117,9 @@ class Prediction {
   Request request_;
   int64_t level_ = 1;
   double deadline_s_ = std::numeric_limits<double>::infinity();
-  std::vector<Input> inputs_;      // the inputs in the order of the request
-  size_t input_ = 0, filled_ = 0;  // the input that is being received, and its bytes so far
-  std::vector<Tensor> in_order_;   // the inputs in the order of the model's signature
+  std::vector<Input> inputs_;      // The inputs in the order of the request.
+  size_t input_ = 0, filled_ = 0;  // The input that is being received, and its bytes so far.
+  std::vector<Tensor> in_order_;   // The inputs in the order of the model's signature.
   std::optional<Fit> fit_;
   std::unique_ptr<Sequences::Turn> turn_;
   bool is_waiting_ = false;  // true while it waits for its turn in the sequence

@@ -71,11 +71,11 @@ enum class Protocol : uint8_t { kRest, kGrpc };
 
 // The time at which a request reached each stage, by CLOCK_MONOTONIC; 0 if it did not reach the stage.
 struct Times {
-  double began_s = 0;     // the time at which its head had arrived
-  double arrived_s = 0;   // the time at which its last byte had arrived; equals `began_s` if it never arrived
-  double prepared_s = 0;  // the time at which its inputs were ready
-  double ran_s = 0;       // the time at which its outputs were ready
-  double ended_s = 0;     // the time at which its response was written or it was refused
+  double began_s = 0;     // The time at which its head had arrived.
+  double arrived_s = 0;   // The time at which its last byte had arrived; equals `began_s` if it never arrived.
+  double prepared_s = 0;  // The time at which its inputs were ready.
+  double ran_s = 0;       // The time at which its outputs were ready.
+  double ended_s = 0;     // The time at which its response was written or it was refused.
 };
 
 // The counts of one loaded model.

@@ -64,7 +64,7 @@ class SharedMemory {
   void admit(std::string_view client, std::string_view tenant) const;
 
   void add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes);
-  void remove(const std::string& name);  // an empty name removes all of them
+  void remove(const std::string& name);  // An empty name removes all of them.
   // Returns the region `name`, or all of them if it is empty.
   std::vector<Listed> list(const std::string& name) const;
   SharedPiece piece(const SharedRange& range, const std::string& tensor) const;

@@ -15,9 +15,9 @@ using Clock = std::chrono::steady_clock;
 inline constexpr std::string_view kClientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";  // RFC 9113 section 3.4
 inline constexpr size_t kFrameHeaderBytes = 9;
 inline constexpr StreamId kMaxStreamId = 0x7fffffff;
-inline constexpr int64_t kMaxWindow = 0x7fffffff;     // RFC 9113 section 6.9.1
-inline constexpr uint32_t kDefaultWindow = 65535;     // RFC 9113 section 6.5.2
-inline constexpr uint32_t kSmallestMaxFrame = 16384;  // RFC 9113 section 6.5.2, also the default
+inline constexpr int64_t kMaxWindow = 0x7fffffff;     // RFC 9113 section 6.9.1.
+inline constexpr uint32_t kDefaultWindow = 65535;     // RFC 9113 section 6.5.2.
+inline constexpr uint32_t kSmallestMaxFrame = 16384;  // RFC 9113 section 6.5.2, also the default.
 inline constexpr uint32_t kLargestMaxFrame = 0xffffff;
 
 enum class FrameType : uint8_t {

@@ -51,8 +51,8 @@ class FrameReader {
   Handler& handler_;
   FrameHeader header_;
   bool in_frame_ = false;
-  size_t left_ = 0;      // the number of bytes of the payload that have not arrived, for frames that are read in pieces
-  std::string partial_;  // the received part of a header or of a whole frame
+  size_t left_ = 0;  // The number of bytes of the payload that have not arrived, for frames that are read in pieces.
+  std::string partial_;  // The received part of a header or of a whole frame.
 };
 
 }  // namespace octet::h2

@@ -107,9 +107,9 @@ class GrpcSession final : private Session::Handler {
     bool encoded = false;  // the peer announced that messages may be compressed
     bool paused = false;
     bool had_message = false;
-    bool ended = false;     // no more messages will come
-    uint64_t received = 0;  // bytes
-    size_t owed = 0;        // bytes that were read but have not been added to the window again
+    bool ended = false;     // No more messages will come.
+    uint64_t received = 0;  // Bytes.
+    size_t owed = 0;        // Bytes that were read but have not been added to the window again.
     uint8_t prefix[kMessagePrefixBytes] = {};
     size_t prefix_bytes = 0;  // bytes of `prefix` that have arrived
     IncomingMessage message;

@@ -27,8 +27,8 @@ constexpr std::array<uint8_t, kSymbols> kLengths = {
 // bits.
 struct Code {
   std::array<uint64_t, kLongest + 1> limit{};
-  std::array<uint32_t, kLongest + 1> first{};   // the first code of this length, not shifted
-  std::array<uint16_t, kLongest + 1> offset{};  // index in `symbols` of the symbol with code `first`
+  std::array<uint32_t, kLongest + 1> first{};   // The first code of this length, not shifted.
+  std::array<uint16_t, kLongest + 1> offset{};  // Index in `symbols` of the symbol with code `first`.
   std::array<uint16_t, kSymbols> symbols{};
 };
 

@@ -3,8 +3,8 @@
 namespace octet::h2 {
 namespace {
 
-constexpr size_t kCopiedBytes = 1024;       // up to this size, copying a payload costs less than referring to it
-constexpr size_t kSegmentBytes = 16 << 10;  // when this many bytes were copied, a new segment begins
+constexpr size_t kCopiedBytes = 1024;       // Up to this size, copying a payload costs less than referring to it.
+constexpr size_t kSegmentBytes = 16 << 10;  // When this many bytes were copied, a new segment begins.
 
 }  // namespace
 

@@ -50,9 +50,9 @@ class OutputQueue {
   std::string& tail();
 
   std::deque<Segment> segments_;
-  size_t front_offset_ = 0;               // written bytes of the first segment
-  uint64_t appended_ = 0, consumed_ = 0;  // bytes since the beginning of the connection
-  std::deque<uint64_t> replies_;          // positions at which the unsent replies end
+  size_t front_offset_ = 0;               // Written bytes of the first segment.
+  uint64_t appended_ = 0, consumed_ = 0;  // Bytes since the beginning of the connection.
+  std::deque<uint64_t> replies_;          // Positions at which the unsent replies end.
 };
 
 }  // namespace octet::h2

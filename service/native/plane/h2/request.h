@@ -14,8 +14,8 @@ struct Request {
   explicit Request(const HeaderList& list) : fields(list) {}
 
   std::string_view method, scheme, authority, path;
-  std::optional<uint64_t> content_length;  // bytes
-  const HeaderList& fields;                // all fields; those that are not pseudo-headers begin at `first_field`
+  std::optional<uint64_t> content_length;  // Bytes.
+  const HeaderList& fields;                // All fields; those that are not pseudo-headers begin at `first_field`.
   size_t first_field = 0;
 
   /// Fills the members from `fields`. Returns false if the request is malformed (section 8.1.1).

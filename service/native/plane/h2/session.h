@@ -164,8 +164,8 @@ class Session final : private FrameReader::Handler {
 
   std::unordered_map<StreamId, Stream> streams_;
   ClosedStreams closed_streams_;
-  StreamId last_stream_ = 0;  // the highest id that the peer has opened
-  size_t preface_seen_ = 0;   // bytes
+  StreamId last_stream_ = 0;  // The highest id that the peer has opened.
+  size_t preface_seen_ = 0;   // Bytes.
   bool settings_seen_ = false;
   bool failed_ = false;
   // true if a GOAWAY was sent; true if a second one, which names the last stream, was sent
@@ -177,9 +177,9 @@ class Session final : private FrameReader::Handler {
   int64_t send_window_ = kDefaultWindow;
   uint32_t peer_stream_window_ = kDefaultWindow;
   uint32_t peer_max_frame_ = kSmallestMaxFrame;
-  bool shrink_peer_table_ = false;  // true if the next block must signal that the encoder uses no table
-  std::deque<StreamId> senders_;    // streams that have data to send and may send it, in the order of their turns
-  std::deque<StreamId> starved_;    // streams that wait for the connection's window
+  bool shrink_peer_table_ = false;  // True if the next block must signal that the encoder uses no table.
+  std::deque<StreamId> senders_;    // Streams that have data to send and may send it, in the order of their turns.
+  std::deque<StreamId> starved_;    // Streams that wait for the connection's window.
 
   // The header block that is being received. While `block_stream_` is set, no other frame may arrive (section 4.3).
   StreamId block_stream_ = 0;
@@ -188,7 +188,7 @@ class Session final : private FrameReader::Handler {
   uint32_t block_continuations_ = 0;
 
   // The DATA frame that is being received.
-  StreamId data_stream_ = 0;  // 0 if its content is discarded
+  StreamId data_stream_ = 0;  // 0 if its content is discarded.
   bool data_padding_known_ = false;
   size_t data_content_ = 0;  // content bytes, before the padding, that have not arrived
 };

@@ -15,14 +15,14 @@ namespace octet::h2 {
 
 /// A stream that is open or half closed (RFC 9113 section 5.1).
 struct Stream {
-  int64_t send_window = 0;     // bytes; SETTINGS may make it negative (section 6.9.2)
-  int64_t receive_window = 0;  // bytes that the peer may still send
-  size_t receive_credit = 0;   // consumed bytes that no WINDOW_UPDATE has added to the window again
+  int64_t send_window = 0;     // Bytes; SETTINGS may make it negative (section 6.9.2).
+  int64_t receive_window = 0;  // Bytes that the peer may still send.
+  size_t receive_credit = 0;   // Consumed bytes that no WINDOW_UPDATE has added to the window again.
   std::optional<uint64_t> content_length;
-  uint64_t received = 0;       // bytes of content
-  bool remote_ended = false;   // END_STREAM was received
-  bool local_ended = false;    // nothing more may be added to `pending`
-  bool ended_by_data = false;  // END_STREAM was sent with DATA
+  uint64_t received = 0;       // Bytes of content.
+  bool remote_ended = false;   // END_STREAM was received.
+  bool local_ended = false;    // Nothing more may be added to `pending`.
+  bool ended_by_data = false;  // END_STREAM was sent with DATA.
   // true if it is in the session's queue of senders, or in that of streams that wait for the connection's window
   bool in_line = false;
   std::deque<Buffer> pending;  // content to send

@@ -20,13 +20,13 @@ namespace octet {
 // Resources that a client can hold.
 enum class Resource : uint8_t {
   kConnections,
-  kCalls,         // calls in progress, even if their clients no longer wait
-  kHealthCalls,   // health checks; each connection may have a few of them even if other limits are reached
-  kMessageBytes,  // bytes that have arrived, or that wait to be read by the client
-  kProbes,        // connections beyond `kConnections`, which may only send health checks
-  kPictures,      // pictures that wait to be decoded or are being decoded
-  kPictureBytes,  // the size of their files
-  kPixels,        // the number of pixels in these pictures
+  kCalls,         // Calls in progress, even if their clients no longer wait.
+  kHealthCalls,   // Health checks; each connection may have a few of them even if other limits are reached.
+  kMessageBytes,  // Bytes that have arrived, or that wait to be read by the client.
+  kProbes,        // Connections beyond `kConnections`, which may only send health checks.
+  kPictures,      // Pictures that wait to be decoded or are being decoded.
+  kPictureBytes,  // The size of their files.
+  kPixels,        // The number of pixels in these pictures.
 };
 inline constexpr size_t kResources = 8;
 inline constexpr double kProbeS = 2;  // the time limit of such a connection, because only a few can be open
@@ -42,8 +42,8 @@ struct PeerLimits {
   // An address may hold at most this fraction of what others leave free. Within the address, the same applies to each
   // connection.
   double share = 0.75;
-  Rate resets = {1000, 100};       // per address
-  Rate nuisances = {10000, 1000};  // per address
+  Rate resets = {1000, 100};       // Per address.
+  Rate nuisances = {10000, 1000};  // Per address.
   // The rates of all addresses together are limited to this multiple of the rates of one address. Beyond this limit,
   // the addresses with the most uses are refused.
   double process_rates = 10;

@@ -40,9 +40,9 @@ class Forward final : public HttpExchange, public UpstreamListener {
 
   // Refers to this object without owning it.
   const std::shared_ptr<UpstreamListener> self_{this, [](UpstreamListener*) {}};
-  int64_t upstream_ = 0;  // connection that the request is sent to
-  std::string response_;  // received part of the response's head
-  bool is_asked_;         // true if the control plane requests the body, or the client did not send the header Expect
+  int64_t upstream_ = 0;  // Connection that the request is sent to.
+  std::string response_;  // Received part of the response's head.
+  bool is_asked_;         // True if the control plane requests the body, or the client did not send the header Expect.
   bool has_head_ = false, is_broken_ = false, is_handling_response_ = false;
   // true if the chunks are relayed without their framing, because the client uses HTTP/1.0
   bool is_unframed_ = false;

@@ -51,8 +51,8 @@ class GrpcCall final : public ProxyListener {
   // Ends calls that could last as long as the client wants: a watch of the server's health, or a stream between two
   // messages.
   void stop();
-  void refuse(const Problem& problem);  // ends the call unless it has ended
-  void on_drained() { next(); }         // the client has read all that was sent
+  void refuse(const Problem& problem);  // Ends the call unless it has ended.
+  void on_drained() { next(); }         // The client has read all that was sent.
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
   CallReservations reservations;
@@ -110,8 +110,8 @@ class GrpcCall final : public ProxyListener {
     h2::Buffer message;
     Reservation reservation;
   };
-  std::deque<Waiting> messages_;                                          // received but not processed
-  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // being processed
+  std::deque<Waiting> messages_;                                          // Received but not processed.
+  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // Being processed.
   Reservation message_reservation_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
@@ -120,9 +120,9 @@ class GrpcCall final : public ProxyListener {
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
   Reservation answer_reservation_;
-  size_t largest_answer_ = 0;       // bytes of the largest response sent
-  size_t pictures_ = 0;             // number of pictures that are being decoded
-  std::vector<int64_t> questions_;  // the questions to the control plane about these pictures
+  size_t largest_answer_ = 0;       // Bytes of the largest response sent.
+  size_t pictures_ = 0;             // Number of pictures that are being decoded.
+  std::vector<int64_t> questions_;  // The questions to the control plane about these pictures.
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

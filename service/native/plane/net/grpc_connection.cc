@@ -12,9 +12,9 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostReads = 16;        // after this many reads, it is the turn of other connections
-constexpr size_t kMostSlices = 64;       // per write
-constexpr size_t kMostUnread = 1 << 20;  // the maximum of unsent response bytes per call
+constexpr size_t kMostReads = 16;        // After this many reads, it is the turn of other connections.
+constexpr size_t kMostSlices = 64;       // Per write.
+constexpr size_t kMostUnread = 1 << 20;  // The maximum of unsent response bytes per call.
 
 h2::Limits http_limits(const PeerBudgets& budgets) {
   h2::Limits limits;

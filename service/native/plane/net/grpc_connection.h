@@ -74,19 +74,19 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   const Reservation connection_slot_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
-  std::unordered_map<int64_t, h2::CallId> streams_;  // stream of each call, by exchange
+  std::unordered_map<int64_t, h2::CallId> streams_;  // Stream of each call, by exchange.
   // ended calls, which are deleted later because one of them may be the caller
   std::vector<std::unique_ptr<GrpcCall>> finished_;
-  std::vector<h2::CallId> drained_;                           // calls that may process their next message
-  std::unordered_map<h2::CallId, CallReservations> sending_;  // finished calls whose responses are not sent completely
-  double read_s_;                                             // when the peer last sent something
+  std::vector<h2::CallId> drained_;                           // Calls that may process their next message.
+  std::unordered_map<h2::CallId, CallReservations> sending_;  // Finished calls whose responses are not sent completely.
+  double read_s_;                                             // When the peer last sent something.
   // the last time at which the peer was not in the middle of a head
   double head_s_;
-  const double due_s_;  // the connection is closed at this time
-  Progress taken_;      // progress of writing
+  const double due_s_;  // The connection is closed at this time.
+  Progress taken_;      // Progress of writing.
   uint64_t written_bytes_ = 0;
-  std::string received_;  // bytes that were received before `begin`
-  bool may_read_ = true;  // epoll reported data that has not been read (edge-triggered)
+  std::string received_;  // Bytes that were received before `begin`.
+  bool may_read_ = true;  // epoll reported data that has not been read (edge-triggered).
   bool wants_turn_ = false;
   bool wants_flush_ = false;  // a call has queued output since the last flush
   bool is_over_ = false;

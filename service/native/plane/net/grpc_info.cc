@@ -14,8 +14,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kNotFound = 404, kUnavailable = 503;                      // HTTP status codes
-constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // values of grpc.health.v1
+constexpr int kNotFound = 404, kUnavailable = 503;                      // HTTP status codes.
+constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // Values of grpc.health.v1.
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 
 namespace octet::plane {
 
-bool is_known_coding(std::string_view coding);  // `coding` in lower case
+bool is_known_coding(std::string_view coding);  // `coding` in lower case.
 // Returns all codings in the `Content-Encoding` headers of a head, in lower case and without `identity`: "gzip", "gzip,
 // br" or empty.
 std::string content_coding(const std::vector<HeaderField>& fields);

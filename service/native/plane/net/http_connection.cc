@@ -16,9 +16,9 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostAtOnce = 1 << 20;   // after this many bytes, it is the turn of other connections
-constexpr size_t kBeginningBytes = 4096;  // enough for a head; the rest is read directly to its destination
-constexpr size_t kWorthFreeing = 64;      // an idle string is freed if its capacity is at least this
+constexpr size_t kMostAtOnce = 1 << 20;   // After this many bytes, it is the turn of other connections.
+constexpr size_t kBeginningBytes = 4096;  // Enough for a head; the rest is read directly to its destination.
+constexpr size_t kWorthFreeing = 64;      // An idle string is freed if its capacity is at least this.
 // The maximum of bytes of an unwanted body that are read and discarded. If the body is longer, the connection ends.
 constexpr size_t kMostDiscarded = 1 << 20;
 constexpr double kLingerS = 2;  // the time in which a client can read the last response

@@ -25,8 +25,8 @@ namespace octet::plane {
 
 struct HttpResponse {
   int status = 200;
-  std::string headers;                 // lines, each with its line end, in addition to those of every response
-  std::vector<std::string_view> body;  // the pieces of the body, which must be valid during the call only
+  std::string headers;                 // Lines, each with its line end, in addition to those of every response.
+  std::vector<std::string_view> body;  // The pieces of the body, which must be valid during the call only.
 };
 
 class HttpConnection final : public Peer {
@@ -56,7 +56,7 @@ class HttpConnection final : public Peer {
   Plane& plane() { return plane_; }
   const RequestHead& head() const { return head_; }
   const std::string& request_id() const { return request_id_; }
-  const std::string& client() const { return client_; }  // the client's address
+  const std::string& client() const { return client_; }  // The client's address.
   // Returns the address of the client, or an empty string if the request came through the cluster's API, whose clients
   // may be anywhere.
   std::string local_client() const { return is_of_cluster_ ? std::string() : client_; }
@@ -78,7 +78,7 @@ class HttpConnection final : public Peer {
   // Returns an empty reservation for the memory of the current request, which grows as needed.
   Reservation reserve_bytes() { return connection_slot_.budget()->reserve(Resource::kMessageBytes, 0); }
   PeerBudget& budget() { return *connection_slot_.budget(); }
-  void want_body() { wants_turn_ = true; }  // the result of `wants_body` has changed
+  void want_body() { wants_turn_ = true; }  // The result of `wants_body` has changed.
   // Returns the header line that indicates whether the connection persists, with its line end; empty if the version of
   // HTTP implies it.
   std::string_view persistence() const;
@@ -115,18 +115,18 @@ class HttpConnection final : public Peer {
   Reservation connection_slot_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
-  bool may_read_ = true;         // epoll reported data that has not been read (edge-triggered)
-  bool has_left_ = false;        // true if the client has closed the connection and all its bytes were read
-  bool is_half_closed_ = false;  // true if the client sends no more, but may still read
-  bool is_waited_for_ = false;   // `wait_for_half_closed` was called for this request
-  bool must_ask_ = false;        // the client waits for "100 Continue" before it sends the body
-  bool is_fresh_ = true;         // true until the first request is answered
-  bool is_last_ = false;         // true if the connection ends after the current request
+  bool may_read_ = true;         // epoll reported data that has not been read (edge-triggered).
+  bool has_left_ = false;        // True if the client has closed the connection and all its bytes were read.
+  bool is_half_closed_ = false;  // True if the client sends no more, but may still read.
+  bool is_waited_for_ = false;   // `wait_for_half_closed` was called for this request.
+  bool must_ask_ = false;        // The client waits for "100 Continue" before it sends the body.
+  bool is_fresh_ = true;         // True until the first request is answered.
+  bool is_last_ = false;         // True if the connection ends after the current request.
   bool wants_turn_ = false;
   bool is_over_ = false;
-  bool is_relayed_ = false;  // true if the response is sent in pieces
-  std::string in_;           // bytes that were read but not yet processed
-  std::string head_text_;    // head of the current request; `head_` refers to it
+  bool is_relayed_ = false;  // True if the response is sent in pieces.
+  std::string in_;           // Bytes that were read but not yet processed.
+  std::string head_text_;    // Head of the current request; `head_` refers to it.
   RequestHead head_;
   std::string request_id_;
   bool is_of_cluster_ = false;
@@ -138,8 +138,8 @@ class HttpConnection final : public Peer {
   Outbox outbox_;
   int64_t id_ = 0;
   std::unique_ptr<HttpExchange> exchange_;
-  std::unique_ptr<HttpExchange> finished_;  // the last exchange, deleted later because it may be the caller
-  std::unique_ptr<Peer> successor_;         // the connection object that replaces this one for HTTP/2
+  std::unique_ptr<HttpExchange> finished_;  // The last exchange, deleted later because it may be the caller.
+  std::unique_ptr<Peer> successor_;         // The connection object that replaces this one for HTTP/2.
 };
 
 // Creates the exchange for the request whose head has arrived. Never null.

@@ -19,14 +19,14 @@ class HttpExchange {
   explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
   virtual ~HttpExchange() = default;
 
-  virtual void begin() = 0;  // the head of the request has arrived
+  virtual void begin() = 0;  // The head of the request has arrived.
   // Returns memory for the next bytes of the body, if the length of the body is known and it is stored contiguously. If
   // the space is empty, the bytes go to `on_body`.
   virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
   virtual void on_received(size_t) {}
   virtual void on_body(std::string_view) = 0;
   virtual void on_body_end() = 0;
-  virtual bool wants_body() const { return true; }  // false if the body must be read later
+  virtual bool wants_body() const { return true; }  // False if the body must be read later.
   // The client has read the relayed bytes, so more can be sent.
   virtual void on_drained() {}
   virtual void on_alarm(double) {}

@@ -61,16 +61,16 @@ class Predict final : public HttpExchange {
   BodyFacts facts_;
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
-  std::shared_ptr<InferForm> form_;  // set if the body is a gRPC message
-  CallReservations reservations_;    // memory of the request
+  std::shared_ptr<InferForm> form_;  // Set if the body is a gRPC message.
+  CallReservations reservations_;    // Memory of the request.
   Reservation inflated_reservation_;
   double timeout_s_ = kNever;
-  std::shared_ptr<Prediction> prediction_;  // shared with background work
-  Body incoming_;                           // the part of the body that is not received directly into the inputs
-  h2::Buffer body_;                         // the complete `incoming_`
+  std::shared_ptr<Prediction> prediction_;  // Shared with background work.
+  Body incoming_;                           // The part of the body that is not received directly into the inputs.
+  h2::Buffer body_;                         // The complete `incoming_`.
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
-  size_t pictures_ = 0;             // number of pictures that are being decoded
-  std::vector<int64_t> questions_;  // the questions to the control plane about these pictures
+  size_t pictures_ = 0;             // Number of pictures that are being decoded.
+  std::vector<int64_t> questions_;  // The questions to the control plane about these pictures.
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

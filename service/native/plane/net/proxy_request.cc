@@ -9,8 +9,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConnectS = 3;  // how long the control plane may take to provide a connection
-constexpr double kAvoidedS = 1;  // for this time after a failed connection, other workers are preferred to this one
+constexpr double kConnectS = 3;  // How long the control plane may take to provide a connection.
+constexpr double kAvoidedS = 1;  // For this time after a failed connection, other workers are preferred to this one.
 // How long a response may take to begin if the request has no deadline, in stall timeouts.
 constexpr double kAnswerStalls = 10;
 constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // HTTP status codes

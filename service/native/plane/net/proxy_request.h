@@ -21,12 +21,12 @@ namespace octet::plane {
 
 // The request to forward.
 struct ForwardedRequest {
-  std::string model, version, tenant;  // `tenant`: the tenant in whose names the request refers to models
-  std::string line;                    // METHOD and TARGET of the HTTP request
-  std::string headers;                 // header lines, each with its line end
+  std::string model, version, tenant;  // `tenant`: the tenant in whose names the request refers to models.
+  std::string line;                    // METHOD and TARGET of the HTTP request.
+  std::string headers;                 // Header lines, each with its line end.
   h2::Buffer body;
-  std::optional<std::string> sequence;  // the sequence of the request; a worker holds its state
-  double deadline_s = kNever;           // the computation must begin by then
+  std::optional<std::string> sequence;  // The sequence of the request; a worker holds its state.
+  double deadline_s = kNever;           // The computation must begin by then.
   std::string request_id;
 };
 
@@ -37,8 +37,8 @@ class ProxyListener {
 
   virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: the length of the body that follows
   virtual void on_piece(std::string_view piece) = 0;
-  virtual bool takes_more() const = 0;  // false: stop reading until the listener calls `resume`
-  virtual void on_answered() = 0;       // the response is complete
+  virtual bool takes_more() const = 0;  // False: stop reading until the listener calls `resume`.
+  virtual void on_answered() = 0;       // The response is complete.
   // The response will not come, or the rest of it will not come.
   virtual void on_failed(const Problem& problem) = 0;
 };
@@ -53,8 +53,8 @@ class ProxyRequest final : public UpstreamListener,
 
   void begin();
   void resume();
-  void abandon();               // after this, the listener is not called any more
-  void on_alarm(double now_s);  // handles an alarm that this object set for its exchange
+  void abandon();               // After this, the listener is not called any more.
+  void on_alarm(double now_s);  // Handles an alarm that this object set for its exchange.
 
   bool on_response(std::string_view bytes) override;
   void on_response_end() override;
@@ -84,9 +84,9 @@ class ProxyRequest final : public UpstreamListener,
   WorkerRef worker_;  // the worker that the request was assigned to
   Cluster::Tried tried_;
   int64_t upstream_ = 0;
-  std::string hop_id_;       // an id that the response must repeat
-  bool is_waiting_ = false;  // true while it waits for a connection
-  bool is_reused_ = false;   // true if the connection has served another request before
+  std::string hop_id_;       // An id that the response must repeat.
+  bool is_waiting_ = false;  // True while it waits for a connection.
+  bool is_reused_ = false;   // True if the connection has served another request before.
   bool was_retried_ = false, is_over_ = false;
   std::string text_;  // received part of the response's head
   bool has_head_ = false, keeps_alive_ = false;

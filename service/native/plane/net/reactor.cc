@@ -21,8 +21,8 @@ namespace octet::plane {
 namespace {
 
 constexpr double kLookEveryS = 0.25;
-constexpr double kPauseS = 0.1;    // how long to wait if descriptors or memory for new connections are used up
-constexpr int kMostAccepted = 64;  // per event
+constexpr double kPauseS = 0.1;    // How long to wait if descriptors or memory for new connections are used up.
+constexpr int kMostAccepted = 64;  // Per event.
 constexpr uint32_t kEdges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 constexpr int kGenerationShift = 32;
 

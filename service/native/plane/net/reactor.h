@@ -20,21 +20,21 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  virtual void begin() = 0;                    // called once the descriptor is watched
-  virtual void on_event(uint32_t events) = 0;  // epoll reported events
+  virtual void begin() = 0;                    // Called once the descriptor is watched.
+  virtual void on_event(uint32_t events) = 0;  // epoll reported events.
   // called after `wants_turn`, when other connections have had their turn
   virtual void take_turn() = 0;
-  virtual void check_timeouts(double now_s) = 0;  // ends requests that are too slow
-  virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once` ends them now
+  virtual void check_timeouts(double now_s) = 0;  // Ends requests that are too slow.
+  virtual void stop(bool at_once) = 0;            // The current requests are the last; `at_once` ends them now.
   // Responds to the current requests with this problem, because they will not be computed.
   virtual void give_up(const Problem&) {}
-  virtual void on_settled() {}               // all nested calls have returned
-  virtual void on_job(int64_t) {}            // a job of one of its exchanges is done
-  virtual void on_alarm(int64_t, double) {}  // an alarm of one of its exchanges is due
+  virtual void on_settled() {}               // All nested calls have returned.
+  virtual void on_job(int64_t) {}            // A job of one of its exchanges is done.
+  virtual void on_alarm(int64_t, double) {}  // An alarm of one of its exchanges is due.
 
-  virtual bool is_over() const = 0;     // true if the connection must be destroyed
-  virtual bool is_idle() const = 0;     // no request is in progress
-  virtual bool wants_turn() const = 0;  // true if more work is left than may be done in one turn
+  virtual bool is_over() const = 0;     // True if the connection must be destroyed.
+  virtual bool is_idle() const = 0;     // No request is in progress.
+  virtual bool wants_turn() const = 0;  // True if more work is left than may be done in one turn.
   // Returns the object that takes over the descriptor, or null. Called after each event.
   virtual std::unique_ptr<Peer> successor() { return nullptr; }
 };
@@ -108,9 +108,9 @@ class Reactor {
   std::vector<Timer> timers_;
   std::function<double()> next_s_ = [] { return kNever; };
   std::function<void(double)> alarm_ = [](double) {};
-  std::vector<Slot> slots_;   // by descriptor
-  std::vector<int> touched_;  // connections to examine in `settle`
-  std::vector<int> unread_;   // connections that want another turn
+  std::vector<Slot> slots_;   // By descriptor.
+  std::vector<int> touched_;  // Connections to examine in `settle`.
+  std::vector<int> unread_;   // Connections that want another turn.
   int depth_ = 0;
   double checks_s_ = 0;
   bool is_stopping_ = false, is_at_once_ = false;

@@ -19,7 +19,7 @@ class TlsTransport final : public Transport {
   TlsTransport(int descriptor, const Authority& authority, const std::string& name)
       : Transport(descriptor), ssl_(authority.connection(descriptor, name)) {}
 
-  enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // kIsPlain: the peer sent an unencrypted HTTP request
+  enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // kIsPlain: the peer sent an unencrypted HTTP request.
   // Continues the handshake as far as possible without blocking. Until it is done, no data can be received or sent.
   Handshake handshake();
   // Returns why the handshake failed.

@@ -9,7 +9,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kTurns = 8;  // reads per turn
+constexpr size_t kTurns = 8;  // Reads per turn.
 // Less than a worker's keep-alive time, so that no request is sent on a connection that the worker is closing.
 constexpr double kIdleS = 30;
 constexpr double kAfterS = 0.5;  // the delay after the end of the last client connections whose requests use workers

@@ -27,9 +27,9 @@ class UpstreamListener {
 
   // Receives a part of the response. Returning false stops reading until `Upstream::resume`.
   virtual bool on_response(std::string_view bytes) = 0;
-  virtual void on_response_end() = 0;  // the connection has ended
-  virtual void on_taken() {}           // more bytes of the request can be sent
-  virtual void on_leaving() {}         // called when the control plane has removed the worker
+  virtual void on_response_end() = 0;  // The connection has ended.
+  virtual void on_taken() {}           // More bytes of the request can be sent.
+  virtual void on_leaving() {}         // Called when the control plane has removed the worker.
 };
 
 class Upstream final : public Peer {

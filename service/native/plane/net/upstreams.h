@@ -45,8 +45,8 @@ class Upstreams {
   };
   struct Line {
     std::set<int64_t> all;
-    std::vector<int64_t> free;    // a stack: the connection that was used last is at the end
-    std::deque<Waiting> waiting;  // requests that wait for new connections
+    std::vector<int64_t> free;    // A stack: the connection that was used last is at the end.
+    std::deque<Waiting> waiting;  // Requests that wait for new connections.
   };
 
   void request_connection(const std::string& worker);

@@ -12,7 +12,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConcurrencyWindowS = 0.1;  // requests within this time of each other count as concurrent
+constexpr double kConcurrencyWindowS = 0.1;  // Requests within this time of each other count as concurrent.
 // The weight of the past in the moving average of the time per request. With it, the last five calls count for two
 // thirds.
 constexpr double kMemory = 0.8;

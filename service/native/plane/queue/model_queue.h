@@ -26,12 +26,12 @@
 namespace octet::plane {
 
 struct Rules {
-  int64_t queue_size = 64;  // requests that may wait while every instance is busy
-  int64_t levels = 3;       // number of priority levels
+  int64_t queue_size = 64;  // Requests that may wait while every instance is busy.
+  int64_t levels = 3;       // Number of priority levels.
   // the maximum of samples in a call of several requests; 0 means the largest size that was built
   int64_t max_batch = 0;
-  double max_delay_s = 0;      // how long a call waits for requests that may join it
-  double max_wait_s = kNever;  // the longest expected wait of an admitted request, estimated from the last calls
+  double max_delay_s = 0;      // How long a call waits for requests that may join it.
+  double max_wait_s = kNever;  // The longest expected wait of an admitted request, estimated from the last calls.
 };
 
 // The waits and calls since the last call of `drain`.
@@ -75,11 +75,11 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   void join();
 
   Calls drain();
-  int64_t waiting() const;  // occupied slots
-  int64_t queued() const;   // waiting jobs
+  int64_t waiting() const;  // Occupied slots.
+  int64_t queued() const;   // Waiting jobs.
   int64_t admitted() const;
-  bool has_to_wait() const;  // true if a request that is admitted now, or the last one, finds every instance busy
-  double used_s() const;     // the time when a request was last admitted, by CLOCK_MONOTONIC
+  bool has_to_wait() const;  // True if a request that is admitted now, or the last one, finds every instance busy.
+  double used_s() const;     // The time when a request was last admitted, by CLOCK_MONOTONIC.
   // Returns the estimated time until all requests that are waiting now are served.
   double retry_after_s() const;
 
@@ -117,19 +117,19 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   std::vector<Instance*> idle_;  // a stack: the instance that worked last is used first, because its caches are warm
   WaitingLine<JobRef> line_;
   std::vector<std::vector<int64_t>> calls_;
-  int64_t threads_ = 0;  // threads that have not ended
-  int64_t free_ = 0;     // instances that are idle, or that were woken and have not begun a call
-  int64_t waiting_ = 0;  // slots of requests whose call has not begun
+  int64_t threads_ = 0;  // Threads that have not ended.
+  int64_t free_ = 0;     // Instances that are idle, or that were woken and have not begun a call.
+  int64_t waiting_ = 0;  // Slots of requests whose call has not begun.
   int64_t admitted_ = 0;
   int64_t tickets_ = 0;
-  int64_t begun_ = 0;        // calls so far
-  int64_t concurrency_ = 1;  // the maximum of requests that were recently admitted at the same time
+  int64_t begun_ = 0;        // Calls so far.
+  int64_t concurrency_ = 1;  // The maximum of requests that were recently admitted at the same time.
   double concurrency_until_s_ = 0;
   double request_s_ = 0;  // moving average of a call's time per request
   double used_s_ = 0;
   bool is_closing_ = false;
-  bool is_awaited_ = false;  // true if a thread in `admit` waits until half of the slots are free
-  bool is_stuck_ = false;    // true if that wait timed out, and no call has begun since
+  bool is_awaited_ = false;  // True if a thread in `admit` waits until half of the slots are free.
+  bool is_stuck_ = false;    // True if that wait timed out, and no call has begun since.
   Calls log_;
 };
 

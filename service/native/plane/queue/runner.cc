@@ -16,7 +16,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kWarmUps = 4;  // the first call has page faults, so the shortest of the other calls counts
+constexpr int kWarmUps = 4;  // The first call has page faults, so the shortest of the other calls counts.
 // Batching must save at least a tenth of the time, because each request waits for the whole batch.
 constexpr double kWorth = 0.9;
 

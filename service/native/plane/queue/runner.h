@@ -23,10 +23,10 @@ bool is_gpu_used();
 // The record of one instance's calls in shared memory, which the supervisor reads. service/core/cluster/running.py has
 // the same layout. While the instance's mark is set, call number `calls` runs on `thread`.
 struct CallRecord {
-  std::atomic<uint64_t> calls{0};  // calls begun so far
-  std::atomic<double> limit_s{0};  // a call that takes longer than this counts as hung
-  std::atomic<int32_t> thread{0};  // the kernel's thread id
-  char model[236] = {};            // name and version, in UTF-8, up to the first NUL
+  std::atomic<uint64_t> calls{0};  // Calls begun so far.
+  std::atomic<double> limit_s{0};  // A call that takes longer than this counts as hung.
+  std::atomic<int32_t> thread{0};  // The kernel's thread id.
+  char model[236] = {};            // Name and version, in UTF-8, up to the first NUL.
 };
 static_assert(sizeof(CallRecord) == 256 && std::atomic<double>::is_always_lock_free);
 

@@ -22,7 +22,7 @@ class Sequences {
   class Turn {
    public:
     const std::vector<Tensor>& state() const;
-    bool is_first() const;  // no call of the sequence has been answered
+    bool is_first() const;  // No call of the sequence has been answered.
     // Reports that the call succeeded and produced this state. If it is not called, the request has failed: the state
     // is not changed, and a sequence that the request has started is removed.
     void advance(std::vector<Tensor> state);

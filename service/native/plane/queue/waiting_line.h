@@ -13,8 +13,8 @@ namespace octet {
 // How fast requests are served, estimated from the last calls.
 struct Pace {
   double now_s = 0;
-  double request_s = 0;   // time of a call per request
-  int64_t instances = 1;  // instances that serve the queue
+  double request_s = 0;   // Time of a call per request.
+  int64_t instances = 1;  // Instances that serve the queue.
 
   // Returns the earliest start of a request with `ahead` requests before it.
   double turn_s(size_t ahead) const {

@@ -20,7 +20,7 @@ using Value = std::variant<bool, int64_t, std::string, Other>;
 class Parameters {
  public:
   void set(std::string name, Value value) { values_.emplace_back(std::move(name), std::move(value)); }
-  const Value* find(std::string_view name) const;  // returns the last one of that name, or null
+  const Value* find(std::string_view name) const;  // Returns the last one of that name, or null.
   // Return the parameter's value, or a default if it is missing. Throw Problem if it has another type. A whole number
   // must not be negative.
   bool flag(std::string_view name, bool otherwise) const;
@@ -33,12 +33,12 @@ class Parameters {
 std::string brief_value(const Value& value);
 
 // The possible sources of an input's elements.
-struct FollowingBytes {  // raw bytes after the JSON or in `raw_input_contents`, in the order of the inputs
+struct FollowingBytes {  // Raw bytes after the JSON or in `raw_input_contents`, in the order of the inputs.
   size_t count;
 };
 struct JsonElements {
-  std::string_view text;  // the text of an array, which is not parsed yet
-  size_t first_byte;      // offset in the request
+  std::string_view text;  // The text of an array, which is not parsed yet.
+  size_t first_byte;      // Offset in the request.
 };
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;

@@ -17,8 +17,8 @@ inline constexpr size_t kMagicBytes = 8;  // the first bytes of a body, which id
 struct BodyFacts {
   // The value of `Inference-Header-Content-Length`. If the header is missing, the whole body is JSON.
   std::optional<uint64_t> json_bytes;
-  std::string media_type;     // in lower case, without parameters
-  bool wants_binary = false;  // true if the response to a raw body must be binary
+  std::string media_type;     // In lower case, without parameters.
+  bool wants_binary = false;  // True if the response to a raw body must be binary.
 
   // Returns true if the body is the model's only input and contains neither JSON nor lengths.
   bool is_raw() const { return json_bytes == uint64_t{0} || media_type.starts_with("image/"); }

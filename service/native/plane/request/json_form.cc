@@ -9,8 +9,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 40;  // the maximum size of a tensor, so that sums cannot overflow
-constexpr size_t kMostEntries = 1024;           // the maximum of inputs, outputs or dimensions; models have few
+constexpr size_t kMostBytes = size_t{1} << 40;  // The maximum size of a tensor, so that sums cannot overflow.
+constexpr size_t kMostEntries = 1024;           // The maximum of inputs, outputs or dimensions; models have few.
 
 Value parameter(JsonReader& json) {
   int64_t number;

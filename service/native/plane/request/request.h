@@ -18,9 +18,9 @@ namespace octet::plane {
 struct WantedOutput {
   size_t index;  // the index in the model's signature
   bool is_binary;
-  int64_t classes = 0;   // the number of largest elements to return as text; 0 returns all elements
-  bool is_real = false;  // dequantized
-  std::optional<SharedRange> shared = std::nullopt;  // destination in shared memory, instead of the response
+  int64_t classes = 0;   // The number of largest elements to return as text; 0 returns all elements.
+  bool is_real = false;  // Dequantized.
+  std::optional<SharedRange> shared = std::nullopt;  // Destination in shared memory, instead of the response.
 
   bool is_stored() const { return classes == 0 && !is_real; }  // true if the bytes are sent as the model wrote them
 };
@@ -32,16 +32,16 @@ struct Step {
 };
 
 struct Terms {
-  int64_t priority = 0;                                        // 1 is served first; 0 selects the middle level
-  double timeout_s = std::numeric_limits<double>::infinity();  // the call must begin within this time
+  int64_t priority = 0;                                        // 1 is served first; 0 selects the middle level.
+  double timeout_s = std::numeric_limits<double>::infinity();  // The call must begin within this time.
   std::optional<Step> step;
 };
 
 struct GivenInput {
   size_t index;  // the index in the model's signature
   Shape shape;
-  bool is_picture;  // true if the control plane must decode it
-  bool is_bare;     // the picture is the whole body, without a length before it
+  bool is_picture;  // True if the control plane must decode it.
+  bool is_bare;     // The picture is the whole body, without a length before it.
   Elements elements;
   size_t bytes;  // the size of the tensor in bytes
 };

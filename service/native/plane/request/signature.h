@@ -37,15 +37,15 @@ struct Bucket {
 // The constraints on all requests to one loaded model.
 struct Signature {
   std::vector<TensorSpec> inputs, outputs;
-  std::vector<Bucket> buckets;  // the buckets in ascending order; empty if no dimension is dynamic
-  int64_t batches = 1;          // the maximum number of samples in a request
-  bool is_batched = false;      // true if the model is built for several batch sizes
+  std::vector<Bucket> buckets;  // The buckets in ascending order; empty if no dimension is dynamic.
+  int64_t batches = 1;          // The maximum number of samples in a request.
+  bool is_batched = false;      // True if the model is built for several batch sizes.
   bool keeps_state = false;
   std::vector<std::string> labels;  // names of an output's classes
 };
 
 size_t elements_of(const Shape& shape);
-std::string format_shape(const Shape& shape);             // formats a shape: [1, 224, 224, 3]
-std::string takes(const std::vector<TensorSpec>& specs);  // returns a hint that lists the inputs to send
+std::string format_shape(const Shape& shape);             // Formats a shape: [1, 224, 224, 3].
+std::string takes(const std::vector<TensorSpec>& specs);  // Returns a hint that lists the inputs to send.
 
 }  // namespace octet::plane

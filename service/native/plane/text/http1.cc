@@ -10,8 +10,8 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kMostHeaders = 100;
-constexpr size_t kMostFraming = 16 << 10;  // the maximum of bytes in extensions and trailers of a chunked body
-constexpr int kMostChunkDigits = 15;       // the maximum of hexadecimal digits of a chunk's size
+constexpr size_t kMostFraming = 16 << 10;  // The maximum of bytes in extensions and trailers of a chunked body.
+constexpr int kMostChunkDigits = 15;       // The maximum of hexadecimal digits of a chunk's size.
 constexpr int kMostLengthDigits = 18;
 constexpr char kTlsHandshake = 0x16;  // the first byte that a TLS client sends
 

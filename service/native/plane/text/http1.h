@@ -12,8 +12,8 @@
 namespace octet::plane {
 
 struct HeaderField {
-  std::string_view name;   // as it was sent
-  std::string_view value;  // without surrounding white space
+  std::string_view name;   // As it was sent.
+  std::string_view value;  // Without surrounding white space.
 };
 
 // The head of a request. Its views refer to the bytes that were parsed.
@@ -91,9 +91,9 @@ class ChunkedBody {
   bool step(char each);
 
   State state_ = State::kSize;
-  uint64_t left_ = 0;   // remaining bytes of the chunk
-  int digits_ = 0;      // digits of its size so far
-  size_t framing_ = 0;  // bytes of extensions and trailers so far
+  uint64_t left_ = 0;   // Remaining bytes of the chunk.
+  int digits_ = 0;      // Digits of its size so far.
+  size_t framing_ = 0;  // Bytes of extensions and trailers so far.
 };
 
 bool same_but_case(std::string_view one, std::string_view other);

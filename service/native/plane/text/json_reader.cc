@@ -11,17 +11,17 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kExactPowers = 22;  // the powers of ten up to this exponent are exact as doubles
-constexpr int kExactDigits = 15;  // numbers with up to this many decimal digits are exact as doubles
-constexpr int kWordDigits = 19;   // numbers with up to this many decimal digits fit in 64 bits
+constexpr int kExactPowers = 22;  // The powers of ten up to this exponent are exact as doubles.
+constexpr int kExactDigits = 15;  // Numbers with up to this many decimal digits are exact as doubles.
+constexpr int kWordDigits = 19;   // Numbers with up to this many decimal digits fit in 64 bits.
 // a number with a larger exponent is 0 or infinite, even if it has many digits
 constexpr int64_t kMostExponent = 100000;
 
 constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-constexpr size_t kBlock = 16;     // in one step, the brackets of this many bytes are counted
-constexpr size_t kNumbers = 128;  // in one step, this many bytes are skipped if they contain only numbers
+constexpr size_t kBlock = 16;     // In one step, the brackets of this many bytes are counted.
+constexpr size_t kNumbers = 128;  // In one step, this many bytes are skipped if they contain only numbers.
 
 // Returns true if the bytes contain no bracket, brace or quote.
 bool is_inside_array(const char* bytes, size_t count) {

@@ -78,14 +78,14 @@ class JsonReader {
   // all elements except the last.
   template <typename Number>
   size_t integers(Number* to, size_t most);
-  double number();           // returns infinity if the value exceeds the range of double
-  float single();            // the same for float32
-  std::string_view value();  // reads any value and returns its text
+  double number();           // Returns infinity if the value exceeds the range of double.
+  float single();            // The same for float32.
+  std::string_view value();  // Reads any value and returns its text.
   // Reads an array without validating its contents, and returns its text. The code that parses the text must validate
   // it. Other values are read as by `value`.
   std::string_view unchecked_array();
-  void finish();  // throws if anything but white space follows
-  size_t offset() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // offset of the next byte
+  void finish();  // Throws if anything but white space follows.
+  size_t offset() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // Offset of the next byte.
 
   [[noreturn]] void refuse(const char* what) const;
 

@@ -20,8 +20,8 @@ class NumberBlock {
 
  public:
   static constexpr size_t kBytes = ByteLanes::kBytes;
-  static constexpr size_t kGroup = 8;                   // numbers that are computed together
-  static constexpr size_t kMost = kBytes / 2 + kGroup;  // number of elements that `read` may write
+  static constexpr size_t kGroup = 8;                   // Numbers that are computed together.
+  static constexpr size_t kMost = kBytes / 2 + kGroup;  // Number of elements that `read` may write.
 
   // Examines `kBytes` bytes, and later the three bytes before them. The block is empty if a number has more than three
   // digits or a leading zero, or if other characters occur between numbers.

@@ -17,8 +17,8 @@ namespace octet::plane {
 // 15.2). Tests set it to false.
 inline bool has_avx512_vbmi = [] {
   constexpr uint32_t kOsSavesState = 1u << 27, kVectorState = 0xe6;
-  constexpr uint32_t kInB = 1u << 3 | 1u << 8 | 1u << 16 | 1u << 30 | 1u << 31;  // BMI1, BMI2, AVX512F, BW, VL
-  constexpr uint32_t kInC = 1u << 1 | 1u << 6;                                   // AVX512_VBMI, VBMI2
+  constexpr uint32_t kInB = 1u << 3 | 1u << 8 | 1u << 16 | 1u << 30 | 1u << 31;  // BMI1, BMI2, AVX512F, BW, VL.
+  constexpr uint32_t kInC = 1u << 1 | 1u << 6;                                   // AVX512_VBMI, VBMI2.
   uint32_t a, b, c, d;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kOsSavesState) == 0) return false;
   uint32_t saved, ignored;

@@ -40,12 +40,12 @@ struct Problem : std::exception {
 
   // returns at least 1, because 0 would invite clients to retry at once
   std::string document(std::string_view path, std::string_view request_id) const;
-  int64_t whole_retry_after_s() const;  // at least 1: 0 would invite clients to retry at once
-  std::string sentence() const;         // text for gRPC
+  int64_t whole_retry_after_s() const;  // At least 1: 0 would invite clients to retry at once.
+  std::string sentence() const;         // Text for gRPC.
 };
 
 // Format a value of a request for an error message, shortened if it is long.
-std::string brief(std::string_view text);       // the result is in quotes
-std::string brief_json(std::string_view json);  // without quotes, as it was sent
+std::string brief(std::string_view text);       // The result is in quotes.
+std::string brief_json(std::string_view json);  // Without quotes, as it was sent.
 
 }  // namespace octet::plane

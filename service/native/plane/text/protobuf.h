@@ -13,9 +13,9 @@ enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 
 struct Field {
   uint64_t number = 0;
   WireType type = WireType::kVarint;
-  uint64_t whole = 0;           // value of a varint, or the bits of a fixed-width field
-  std::string_view bytes;       // value of a kBytes field
-  const char* begin = nullptr;  // start of the field in its message
+  uint64_t whole = 0;           // Value of a varint, or the bits of a fixed-width field.
+  std::string_view bytes;       // Value of a kBytes field.
+  const char* begin = nullptr;  // Start of the field in its message.
 
   bool is(uint64_t its_number, WireType its_type) const { return number == its_number && type == its_type; }
 };

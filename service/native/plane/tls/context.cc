@@ -51,8 +51,8 @@ SslContextRef make_context(const SslMethod* method) {
   SslContext* context = made.get();
   its.context_ctrl(context, kSetMinimum, kTls12, nullptr);
   its.context_ctrl(context, kSetMode, kPartialWrite | kMovingBuffer | kReleaseBuffers, nullptr);
-  its.context_ctrl(context, kSetReadAhead, 1, nullptr);  // one system call per record instead of two
-  its.context_ctrl(context, kSetCacheMode, 0, nullptr);  // clients store their sessions as tickets
+  its.context_ctrl(context, kSetReadAhead, 1, nullptr);  // One system call per record instead of two.
+  its.context_ctrl(context, kSetCacheMode, 0, nullptr);  // Clients store their sessions as tickets.
   its.context_set_options(context, kIgnoreUnexpectedEof | kNoCompression | kServerPreference | kNoRenegotiation);
   if (its.context_set_cipher_list(context, kCiphers) != 1) {
     refuse_pem("no cipher for TLS 1.2 is available: " + its.what());

@@ -11,7 +11,7 @@ namespace octet::cuda {
 
 using Result = int;
 using Ordinal = int;       // CUdevice
-using Address = uint64_t;  // CUdeviceptr: an address on a GPU
+using Address = uint64_t;  // CUdeviceptr: an address on a GPU.
 using Context = struct CUctx_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;

@@ -45,8 +45,8 @@ def test_the_table_is_written_with_what_was_measured(
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     measured = {row[0]: row for row in rows[2:]}
     assert measured["broken"][1:] == ["does not run here", measured["broken"][2], "-", "-", "-"]
-    assert all(float(cell) > 0 for cell in measured["digits"][3:5])  # the times of Octet and LiteRT
-    assert measured["digits"][5] == "-"  # ONNX Runtime: the model has no ONNX file
+    assert all(float(cell) > 0 for cell in measured["digits"][3:5])  # The times of Octet and LiteRT.
+    assert measured["digits"][5] == "-"  # ONNX Runtime: the model has no ONNX file.
     assert "octet on broken.octet:" in capsys.readouterr().err
 
 

@@ -11,9 +11,9 @@ from tests.unit.benchmarks.contest.recorded import results_of, turn
     ("rounds", "median_ms", "disturbed"),
     [
         ([[turn(1)], [turn(3)], [turn(2)]], 2, 0),
-        ([[turn(1)], [turn(9, 0.5), turn(2)], [turn(3)]], 2, 0),  # uses the quiet attempt
-        ([[turn(1)], [turn(9, 0.5), turn(8, 0.4)]], 1, 1),  # uses the quiet round
-        ([[turn(9, 0.5), turn(8, 0.4)], [turn(4, 0.3)]], 6, 2),  # uses the least disturbed of each round
+        ([[turn(1)], [turn(9, 0.5), turn(2)], [turn(3)]], 2, 0),  # Uses the quiet attempt.
+        ([[turn(1)], [turn(9, 0.5), turn(8, 0.4)]], 1, 1),  # Uses the quiet round.
+        ([[turn(9, 0.5), turn(8, 0.4)], [turn(4, 0.3)]], 6, 2),  # Uses the least disturbed attempt of each round.
     ],
 )
 def test_a_figure_is_of_what_nobody_disturbed(

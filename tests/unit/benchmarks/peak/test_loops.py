@@ -34,8 +34,8 @@ CPUS = {
     [
         ("AuthenticAMD", 25, 17, "flags\t: avx512_vnni", "zmm", 1),  # Zen 4
         ("AuthenticAMD", 25, 17, "flags\t: avx512_vnni", "ymm", 2),
-        ("AuthenticAMD", 25, 1, "flags\t: avx2", "ymm", None),  # Zen 3
-        ("AuthenticAMD", 26, 2, "flags\t: avx512_vnni", "zmm", 2),  # Zen 5
+        ("AuthenticAMD", 25, 1, "flags\t: avx2", "ymm", None),  # Zen 3.
+        ("AuthenticAMD", 26, 2, "flags\t: avx512_vnni", "zmm", 2),  # Zen 5.
         ("GenuineIntel", 6, 143, "flags\t: avx512_vnni", "zmm", None),
     ],
 )

@@ -42,10 +42,10 @@ def test_onnx_files_of_other_writers_are_detected(head: bytes) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"\x08\x00:\x04",  # an invalid version
-        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is not UTF-8
-        b"\x08\x08\x1a\x01a\x12\x01b",  # fields in a different order
-        b"\x08\x08\x2a\x01a",  # a number that is encoded as text
+        b"\x08\x00:\x04",  # An invalid version.
+        b"\x08\x08\x12\x03\x00\x01\x02",  # A name that is not UTF-8.
+        b"\x08\x08\x1a\x01a\x12\x01b",  # Fields in a different order.
+        b"\x08\x08\x2a\x01a",  # A number that is encoded as text.
         b"\x0a\x08:\x04",
         b"\x08\x08",
     ],

@@ -105,8 +105,8 @@ def test_threads_may_be_started(machine: str) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        17,  # SIGCHLD: fork
-        17 | CLONE_VM | CLONE_VFORK,  # vfork, posix_spawn
+        17,  # SIGCHLD: fork.
+        17 | CLONE_VM | CLONE_VFORK,  # vfork and posix_spawn.
         GLIBC_THREAD | CLONE_NEWUSER,
         GLIBC_THREAD | CLONE_PARENT,
         GLIBC_THREAD | CLONE_PTRACE,
@@ -184,15 +184,15 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("prctl", (50,), EPERM),  # PR_SVE_SET_VL
         ("prctl", (64,), ALLOW),  # PR_SME_GET_VL
         ("prctl", (63,), EPERM),  # PR_SME_SET_VL
-        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG is denied, because the process must end with its parent
+        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG is denied, because the process must end with its parent.
         ("prctl", (4,), EPERM),  # PR_SET_DUMPABLE
         ("prctl", (24,), EPERM),  # PR_CAPBSET_DROP
         ("fcntl", (3, 1030), ALLOW),  # F_DUPFD_CLOEXEC
         ("fcntl", (3, 8), EPERM),  # F_SETOWN
         ("fcntl", (3, 15), EPERM),  # F_SETOWN_EX
         ("fcntl", (3, 1031), EPERM),  # F_SETPIPE_SZ
-        ("ioctl", (0, 0x5401), ALLOW),  # TCGETS: isatty
-        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI, which inserts input into a terminal, is denied
+        ("ioctl", (0, 0x5401), ALLOW),  # TCGETS: isatty.
+        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI, which inserts input into a terminal, is denied.
         ("ioctl", (0, 0x541C), ENOTTY),  # TIOCLINUX
     ],
 )

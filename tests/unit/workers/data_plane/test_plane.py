@@ -196,8 +196,8 @@ async def test_a_lost_data_plane_ends_all_waits(plane: DataPlane, end: PlaneEnd)
         await waiting[0]
     await asyncio.gather(*waiting[1:])
     assert plane.leftovers() == set()
-    await plane.gather()  # no data plane is connected
-    await plane.unload(key)  # the model is no longer loaded
+    await plane.gather()  # No data plane is connected.
+    await plane.unload(key)  # The model is no longer loaded.
 
 
 async def test_a_load_waits_for_a_data_plane_that_is_starting(plane: DataPlane, end: PlaneEnd) -> None:

@@ -16,9 +16,9 @@ import { witnesses } from "./witnesses.js";
 const KINDS = { ready: "succeeded", building: "running", failed: "failed", different: "failed", quarantined: "failed" };
 
 export class ModelView {
-  #chosen = null; // {name, version}
-  #build = null; // the id of the build that is shown
-  #reports = new Map(); // by artifact
+  #chosen = null; // The name and version of the model.
+  #build = null; // The id of the build that is shown.
+  #reports = new Map(); // The reports by artifact.
   #tryIt = new TryIt();
   #pools = new Pools();
   #onChosen;

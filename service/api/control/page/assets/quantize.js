@@ -16,9 +16,9 @@ const WORST = 5;
 const BODY = { "Content-Type": "application/octet-stream" };
 
 export class Quantizing {
-  #shown = null; // {name, id}: the quantization that is shown
-  #curve = null; // the quantization whose mixtures of layers are offered
-  #results = new Map(); // by id
+  #shown = null; // The name and id of the quantization that is shown.
+  #curve = null; // The quantization whose mixtures of layers are offered.
+  #results = new Map(); // The results by id.
   #inputs = [];
   #onBuild;
   #onVersion;

@@ -97,8 +97,8 @@ def test_figures_come_from_the_reports(plane: ControlPlane) -> None:
     attach(plane, plane.succeed())
     row = only(plane)
     assert (row["machine"], row["threads"], row["p50_s"]) == ("a CPU of the tests", 1, 0.25)
-    assert row["peak_percent"] == pytest.approx(50.0)  # 100 multiplications in 0.2 s are half of the peak of 1000/s
-    assert row["cost_per_million"] is None  # the host has no price
+    assert row["peak_percent"] == pytest.approx(50.0)  # 100 multiplications in 0.2 s are half of the peak of 1000/s.
+    assert row["cost_per_million"] is None  # The host has no price.
 
 
 def test_a_time_is_shown_without_layers(plane: ControlPlane) -> None:
@@ -189,10 +189,10 @@ def test_a_worker_that_has_another_version_in_memory_does_not_count(api: Control
 @pytest.mark.parametrize(
     ("threads", "capacity", "cost"),
     [
-        (1, 1, 12.5),  # 0.18 / 3600 * 0.25 * 10^6
-        (1, 4, 3.125),  # four calls at the same time
-        (2, 4, 6.25),  # two calls with two threads each
-        (8, 4, 12.5),  # one call at a time
+        (1, 1, 12.5),  # 0.18 / 3600 * 0.25 * 10^6.
+        (1, 4, 3.125),  # Four calls at the same time.
+        (2, 4, 6.25),  # Two calls with two threads each.
+        (8, 4, 12.5),  # One call at a time.
     ],
 )
 def test_the_cost_of_a_million_predictions(api: ControlPlane, threads: int, capacity: int, cost: float) -> None:

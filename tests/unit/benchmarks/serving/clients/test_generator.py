@@ -108,8 +108,8 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path:
 
 def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
-        pass  # the server has ended: connections are refused, and no request waits for another
-    rate = 200_000  # all are due at once, which is more than a client can send within `latest_s`
+        pass  # The server has ended: connections are refused, and no request waits for another.
+    rate = 200_000  # All are due at once, which is more than a client can send within `latest_s`.
     outcome = run(Load(**at, phases=[Phase(1e9, rate / 1e9)], latest_s=0.2))  # type: ignore[arg-type]
     assert outcome.unsent > 0
     assert len(outcome.answers) + outcome.unsent == rate

@@ -25,9 +25,9 @@ SCALES = st.floats(2.0**-20, 1024.0, width=32)
         ("RELU6", "uint8", 0.1, 10, (10, 70)),
         ("RELU6", "int8", 0.01, -128, (-128, 127)),
         ("RELU_N1_TO_1", "int8", 0.1, 0, (-10, 10)),
-        ("RELU_N1_TO_1", "int8", 2.0, 0, (-1, 1)),  # half a step is rounded away from zero
-        ("RELU6", "int8", 4.0, -1, (-1, 1)),  # 1.5 steps are rounded to 2
-        ("RELU6", "int8", 1e-45, 0, (0, 127)),  # 6 / scale is infinite in float32
+        ("RELU_N1_TO_1", "int8", 2.0, 0, (-1, 1)),  # Half a step is rounded away from zero.
+        ("RELU6", "int8", 4.0, -1, (-1, 1)),  # 1.5 steps are rounded to 2.
+        ("RELU6", "int8", 1e-45, 0, (0, 127)),  # 6 / scale is infinite in float32.
     ],
 )
 def test_bounds(activation: str, storage: str, scale: float, zero_point: int, expected: tuple[int, int]) -> None:

@@ -58,8 +58,8 @@ def operators(data: bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("block", "paddings", "crops"),
     [
-        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (0, 0))),  # the converter's form of SAME
-        ((1, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0))),  # the converter's form of VALID
+        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (0, 0))),  # The converter's form of SAME.
+        ((1, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0))),  # The converter's form of VALID.
         ((3, 2), ((1, 4), (0, 4)), ((0, 2), (0, 3))),
     ],
 )

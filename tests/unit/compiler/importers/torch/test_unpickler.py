@@ -70,8 +70,8 @@ def machine() -> Unpickler:
         b"cposix\nsystem\n.",
         b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",  # the function's name is on the stack
         b"cos\nsystem\n(X\x02\x00\x00\x00lstR.",
-        b"ccollections\nOrderedDict\n)\x81.",  # an instance of a class that the archive does not define
-        b"c__torch__\nNet\n)R.",  # a call of a class
+        b"ccollections\nOrderedDict\n)\x81.",  # An instance of a class that the archive does not define.
+        b"c__torch__\nNet\n)R.",  # A call of a class.
         b"(i__main__\nNet\n.",
         b"]h\x00.",
         b"e.",

@@ -20,7 +20,7 @@ from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 from tools.cuda_emulator.errors import DeviceFault
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
-TEAMS = GpuTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices of the reduction, whose sums are added
+TEAMS = GpuTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # Two slices of the reduction, whose sums are added.
 # A layer that adds a residual, and a tile that multiplies asynchronously with `wgmma`.
 ADDING, ALONE = replace(LAYER, adds=True), GpuTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
 CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
@@ -84,9 +84,9 @@ def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, GpuTi
             CASES[0],
             "wait_for_copies<kAhead - 1>();",
             "wait_for_copies<kAhead>();",
-        ),  # waits for too few copies
-        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # copies into the stage that threads are reading
-        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # copies into a stage that products still read
+        ),  # Waits for too few copies.
+        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # Copies into the stage that threads are reading.
+        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # Copies into a stage that products still read.
         (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )

@@ -18,8 +18,8 @@ MODE = get_mode(ONNXRUNTIME)
     [
         ((2, 5, 7), (0, 1, 2), True, True),
         ((2, 5, 7), (1, 2), True, True),
-        ((2, 5, 7), (-1,), True, False),  # rows already
-        ((1, 5), (0, 1), True, False),  # one row
+        ((2, 5, 7), (-1,), True, False),  # The extremes are already found by rows.
+        ((1, 5), (0, 1), True, False),  # The tensor is one row.
         ((2, 5, 7), (0, 1), True, False),
         ((2, 5, 7), (0, 1, 2), False, False),
     ],

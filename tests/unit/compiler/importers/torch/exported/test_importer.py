@@ -83,7 +83,7 @@ def test_a_layer_of_real_values(name: str) -> None:
 
 
 PAD, CONSTANT_PAD = "torch.ops.aten.pad.default", "torch.ops.aten.constant_pad_nd.default"
-_AROUND = {"as_ints": [1, 2, 0, 1]}  # pads of the last axis, then of the one before it
+_AROUND = {"as_ints": [1, 2, 0, 1]}  # Pads of the last axis, then of the one before it.
 # PyTorch's mode -> NumPy's mode
 _MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

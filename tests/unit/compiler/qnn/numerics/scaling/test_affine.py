@@ -22,8 +22,8 @@ VALUES = np.array([[np.nan, -np.inf, np.inf, 0.0, 1.5]], np.float32)
 @pytest.mark.parametrize(
     ("numerics", "expected"),
     [
-        (LITERT_REFERENCE, [0, 0, 0, 20, 23]),  # x86 converts values beyond 32 bits, and NaN, to -2**31
-        (XNNPACK, [255, 0, 255, 20, 23]),  # MINPS returns the largest value for NaN
+        (LITERT_REFERENCE, [0, 0, 0, 20, 23]),  # x86 converts values beyond 32 bits, and NaN, to -2**31.
+        (XNNPACK, [255, 0, 255, 20, 23]),  # MINPS returns the largest value for NaN.
     ],
 )
 def test_values_that_are_not_finite(target: Target, numerics: str, expected: list[int], tmp_path: Path) -> None:

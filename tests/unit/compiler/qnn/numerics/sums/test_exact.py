@@ -15,9 +15,9 @@ def _expected(weights: np.ndarray, windows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("largest_weight", "largest", "length", "dtype"),
     [
-        (127, 255, 64, "float32"),  # one part
-        (127, 255, 2305, "float32"),  # parts that do not divide the length evenly
-        (127, 65535, 300, "float64"),  # 16-bit inputs would need so many parts that float64 is faster
+        (127, 255, 64, "float32"),  # One part.
+        (127, 255, 2305, "float32"),  # Parts that do not divide the length evenly.
+        (127, 65535, 300, "float64"),  # 16-bit inputs would need so many parts that float64 is faster.
     ],
 )
 def test_the_largest_sums_are_exact(largest_weight: int, largest: int, length: int, dtype: str) -> None:

@@ -23,10 +23,10 @@ def module_of(name: str) -> tvm.IRModule:
 @pytest.mark.parametrize(
     ("name", "mode", "layers"),
     [
-        ("depthwise", FBGEMM, 1),  # the other depthwise layer of the model is dilated
-        ("depthwise", TORCH_X86, 1),  # a convolution with 120 groups
-        ("squeezed", FBGEMM, 1),  # 5 by 5
-        ("squeezed", TORCH_X86, 0),  # oneDNN computes its convolution with 16 groups
+        ("depthwise", FBGEMM, 1),  # The other depthwise layer of the model is dilated.
+        ("depthwise", TORCH_X86, 1),  # A convolution with 120 groups.
+        ("squeezed", FBGEMM, 1),  # 5 by 5.
+        ("squeezed", TORCH_X86, 0),  # oneDNN computes its convolution with 16 groups.
         ("depthwise", ONEDNN, 0),
         ("depthwise", QNNPACK, 0),
         ("residual", FBGEMM, 0),
