@@ -94,7 +94,9 @@ class Database:
             upgrade(connection)
 
     def schema(self) -> tuple[str | None, str]:
-        """Returns the schema version of the database (None if it is empty), and the one that `migrate` brings it to."""
+        """Returns the schema version of the database (None if the database is empty), and the version that `migrate`
+        brings the database to.
+        """
         with self.read() as connection:
             return versions(connection)
 

@@ -58,7 +58,7 @@ class VerificationStore:
 
     @repeated
     def submit(self, artifact: Digest, target: str, pool: str = "") -> Verification:
-        """Returns an artifact's verification, after queuing one if there is none."""
+        """Returns an artifact's verification, after queuing a verification if there is none."""
         with self._database.write() as connection:
             enqueue(connection, artifact, target, self._now(connection), pool, again=False)
             return _from(connection.execute(_of([artifact]).where(verifications.c.pool == pool)).one())
@@ -77,7 +77,9 @@ class VerificationStore:
 
     @repeated
     def of_pools(self, artifact: Digest) -> Mapping[str, Verification]:
-        """Returns the verifications of an artifact by pool. The one with an empty pool decides about serving."""
+        """Returns the verifications of an artifact by pool. The verification with an empty pool decides about
+        serving.
+        """
         with self._database.read() as connection:
             return {row.pool: _from(row) for row in connection.execute(_of([artifact]))}
 

@@ -84,7 +84,7 @@ class WorkerStore:
         ]
 
     def find(self, ids: Collection[str]) -> Workers:
-        """Returns those of the workers that exist."""
+        """Returns those of the requested workers that exist."""
         query = sa.select(workers).where(workers.c.id.in_(ids))
         with self._database.read() as connection:
             return [_worker_from(row) for row in connection.execute(query)]

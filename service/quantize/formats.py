@@ -9,7 +9,7 @@ from service.core.builds.numerics import DEFAULT_MODE
 from service.core.errors import Unsupported
 
 FORMATS = (ONNX, TFLITE, TORCHSCRIPT, PT2)
-RESULT = ONNX  # the format of quantized files; the float model may have another one
+RESULT = ONNX  # the format of quantized files; the float model may have another format
 RESULT_NUMERICS = DEFAULT_MODE[RESULT]
 
 

@@ -80,10 +80,10 @@ class Calibration:
     One calibration can be used for any number of quantizations of the same plan. If `rounds` is used, all of them use
     the ranges of the calibration's own method.
 
-    In the first round, all ranges are those of the float model. In each further round, they are those of the model that
-    is quantized with the ranges of the previous round. So after n rounds, the first n tensors have the ranges that they
-    would get if tensors were calibrated one by one, each after all tensors before it were quantized. The ranges of the
-    other tensors are close to the ones that they would get.
+    In the first round, all ranges are those of the float model. In each further round, the ranges come from the model
+    that is quantized with the ranges of the previous round. So after n rounds, the first n tensors have the ranges that
+    they would get if tensors were calibrated one by one, each after all tensors before it were quantized. The ranges of
+    the other tensors are close to the ones that they would get.
     """
 
     def __init__(self, model: bytes, session: CalibrationSession, data: Data, options: Options) -> None:
@@ -157,7 +157,7 @@ class Calibration:
 
     def _statistics_of(self, name: str) -> Statistics:
         """Returns the statistics of a tensor. If the operator before it runs in a more precise type, a tensor that only
-        moves elements of another one has its own type. Such a tensor uses the statistics of the original.
+        contains moved elements of another tensor has its own type. Such a tensor uses the statistics of the original.
         """
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
@@ -257,7 +257,7 @@ class Measured:
     Attributes:
         outputs: the signal-to-noise ratio of each output, in dB. The signal is the float model's output, and the noise
             is the difference from it.
-        tensors: the signal-to-noise ratio of each stored tensor. The noise includes that of everything before the
+        tensors: the signal-to-noise ratio of each stored tensor. The noise includes the noise of everything before the
             tensor.
         float_answers, answers: the first output for each input, `[inputs, elements]`. These arrays exist as long as the
             scratch directory does.

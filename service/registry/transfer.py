@@ -95,7 +95,7 @@ def _list(registry: Registry, subject: Digest, reports: Sequence[Descriptor]) ->
 
 
 def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose | None = None) -> list[Digest]:
-    """Stores and lists what the reference refers to: an artifact, or those of an index, with their reports.
+    """Stores and lists what the reference refers to: an artifact, or the artifacts of an index, with their reports.
 
     Blobs that the layout has are not fetched again.
 

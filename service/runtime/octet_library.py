@@ -164,7 +164,7 @@ def cards() -> tuple[list[Gpu], int]:
     Starts the driver: children that this process forks afterwards cannot use GPUs.
 
     Raises:
-        Unsupported: there is none; the message explains why.
+        Unsupported: there is no usable GPU; the message explains why.
     """
     count, version = _int(), _int()
     check(library().cards(ctypes.byref(count), ctypes.byref(version)))

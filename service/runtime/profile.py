@@ -108,8 +108,8 @@ def _machine(model: Model) -> str:
 def _time_rounds(
     model: Model, inputs: Sequence[Array], loop: Callable[[], Any] | None, seconds: float, fewest: int
 ) -> tuple[Array, list[float]]:
-    """Returns the times of the model's kernel calls, `[rounds, calls]` seconds, and those of the loop, which runs after
-    each round.
+    """Returns the times of the model's kernel calls, `[rounds, calls]` seconds, and the times of the loop, which runs
+    after each round.
     """
     model.time_calls(inputs)
     rounds: list[Array] = []

@@ -65,7 +65,7 @@ def artifacts_of_model(layout: OciLayout) -> list[Digest]:
     """Returns the only artifact in the layout, or those that are the buckets of one model.
 
     Raises:
-        NotFound: there is none, or the artifacts are not buckets of one model.
+        NotFound: the layout has no artifact, or its artifacts are not buckets of one model.
     """
     listed = layout.index()
     digests = [entry.digest for entry in listed if entry.artifact_type == ARTIFACT_TYPE]

@@ -146,7 +146,7 @@ def delete_model(
 def record_aliases(layout: OciLayout, aliases: AliasStore, model: str | None = None) -> None:
     """Writes the aliases of one model, or of all models, to the index. Call it after each change of an alias.
 
-    The table is read under the index's lock, so that of two changes the later one is also written last.
+    The table is read under the index's lock, so that the later of two changes is also written last.
 
     Raises:
         StorageFull: no space is left.

@@ -1,5 +1,5 @@
 """The compile worker: claims builds and runs the compiler on them, one at a time, until it is stopped. If a build takes
-long, a second thread builds smaller ones at the same time, again one at a time.
+long, a second thread runs smaller builds at the same time, also one at a time.
 
 The process may be killed at any moment. When its lease has expired, the next worker does the build, and finds the blobs
 that were already stored by their content. The next worker to start also removes the scratch folders of the killed one.
@@ -78,13 +78,13 @@ class CompileWorker:
 
     Args:
         targets: the targets to build for; an empty list means all targets.
-        compile: the function that compiles or quantizes; tests pass another one.
+        compile: the function that compiles or quantizes; tests pass another function.
         on_quantized: called with a quantization and its result, before it is marked as succeeded.
         on_build: called with the id of the build that this worker starts, and with None when it ends.
         on_idle: called when nothing was built for `settings.compiler_idle_s`. `on_idle` is called again only after
             another build.
-        passes: the worker that this one assists. This one claims small builds, and only while that worker runs a long
-            build.
+        passes: another worker that this worker assists. This worker claims small builds, and only while the other
+            worker runs a long build.
     """
 
     def __init__(

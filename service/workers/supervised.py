@@ -139,7 +139,7 @@ class SupervisedProcess:
             watch: called repeatedly with the child's pid and the seconds since the last call; returns why the child
                 must be killed, or an empty string.
             last_words: the signal that makes a child answer its clients and end, after `watch` has found that it hangs.
-                If it does not end soon, it is killed. None means that it is killed at once.
+                A child that does not end soon is killed. None means that it is killed at once.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end

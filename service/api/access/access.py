@@ -21,7 +21,7 @@ from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.settings import Auth, Role, Settings
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 1.0  # for up to this long after a change of the keys, requests may still be checked against the old ones
+_LOOK_S = 1.0  # for up to this long after a change of the keys, requests may still be checked against the old keys
 _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 

@@ -16,7 +16,7 @@ def send_keys(services: Services) -> None:
 
 
 async def apply_key_change(services: Services) -> None:
-    """Must be called after this process changed the keys. Returns when the data plane uses the new ones."""
+    """Must be called after this process changed the keys. Returns when the data plane uses the new keys."""
     services.access.changed()
     send_keys(services)
     # the response shows that the data plane has processed the orders that were sent before

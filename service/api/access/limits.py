@@ -32,8 +32,8 @@ class Usage:
 
     Attributes:
         local: the requests in this process. Only the event loop changes this number.
-        remote: the reported requests of other processes and of earlier ones. Only the thread that saves changes this
-            number and `reported`.
+        remote: the reported requests of other processes and of processes that have ended. Only the thread that saves
+            changes this number and `reported`.
         reported: how many of the `local` requests have been reported to the others.
     """
 
@@ -214,7 +214,9 @@ class Meters:
         return None if key.limits == Limits() else Meter(key.limits, self._clock, self._count_reported(key.id))
 
     def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
-        """Returns a meter for each tenant that has the quota `quota`. The id of a meter cannot be that of a key."""
+        """Returns a meter for each tenant that has the quota `quota`. The id of such a meter differs from the id of
+        every key.
+        """
         found = {}
         for tenant, own_limits in quotas.items():
             if (most := getattr(own_limits, quota)) is not None:

@@ -20,7 +20,7 @@ class BoundedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        if self.body_field is None:  # the route has no body, or reads it itself
+        if self.body_field is None:  # the route has no body, or reads the body itself
             return handle
 
         async def bounded(request: Request) -> Response:

@@ -49,8 +49,9 @@ class Scan:
     unread: dict[Path, str] = field(default_factory=dict)
 
     def would_show(self, path: Path) -> bool:
-        """Returns true if the scan would have found `path` if it existed. If not, the absence of `path` does not mean
-        that it was removed: its volume may not be mounted, or the server may have been started with other paths.
+        """Returns true if the scan would have found `path` if it existed. If the scan would not have found it, the
+        absence of `path` does not mean that the file was removed: its volume may not be mounted, or the server may have
+        been started with other paths.
         """
         return path.parent in self.folders
 

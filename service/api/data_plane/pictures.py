@@ -41,7 +41,7 @@ class _Picture:
 
 
 class _Line:
-    """The waiting pictures of one size class. The next picture is that of the client whose last turn is the longest
+    """The waiting pictures of one size class. The next picture comes from the client whose last turn is the longest
     ago.
     """
 

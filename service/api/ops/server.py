@@ -103,7 +103,7 @@ class _Processes:
 
 
 def _presence(services: Services) -> Presence | None:
-    """Returns the entry by which other processes see this one. None for an API, and on a machine that can run no
+    """Returns the entry by which other processes see this process. None for an API, and on a machine that can run no
     target.
     """
     settings, host = services.settings, services.host
@@ -286,7 +286,7 @@ class _Server(uvicorn.Server):
 
     def _stay_unready_until_seen(self) -> ExitStack:
         """Keeps this server not ready until other servers see it, because a rolling update ends the old process once
-        the new one is ready.
+        the new process is ready.
         """
         stack = ExitStack()
         if self._services.settings.role in (Role.API, Role.WORKER):

@@ -4,8 +4,8 @@ The data plane reports the times of each phase of a traced request. Spans are cr
 sent by a thread of the SDK. OpenTelemetry is imported only if traces are configured.
 
 Each trace is complete. If requests were computed together, each has its own spans `batch` and `run` with the same
-times, and its `batch` span links to those of the others. A single shared span would be missing from all traces but one,
-and from every trace if that one was not sampled.
+times, and its `batch` span links to the `batch` spans of the other requests. A single shared span would be missing from
+all traces but one, and from every trace if that one was not sampled.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Tracing:
         Args:
             endpoint: the URL of an OTLP/HTTP collector, such as `http://localhost:4318`. None means the URL in
                 OpenTelemetry's environment variables.
-            ratio: the fraction of requests to trace. None means the one in the environment variables, or all requests
-                if none is set there.
+            ratio: the fraction of requests to trace. None means the fraction in the environment variables, or all
+                requests if these variables set none.
         """
         exporter = OTLPSpanExporter(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
         resource = Resource.create({"service.name": "octet", "service.version": __version__})

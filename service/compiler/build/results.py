@@ -2,7 +2,7 @@
 
 Only the parent writes to it. A key contains everything that determines the result: the digest of the upload, the
 versions of Octet's code, and the numerics mode. A hostile upload can therefore affect only the cached results for that
-same upload. A cached result is not trusted more than a new one, because only sandboxed children read it.
+same upload. A cached result is not trusted more than a new result, because only sandboxed children read it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each round builds the whole model with the next best tile of every layer. A kernel is therefore timed at its position in
 the model, with the cache contents that the layers before it leave. The fastest tile of each layer goes into one more
-build. This last build is verified like any other, and replaces the first one if it is faster when the two run
+build. This last build is verified like any other build. It replaces the first build if it is faster when the two run
 alternately.
 """
 
@@ -81,8 +81,8 @@ class _Tuning:
         self._store = TileStore(settings.tiles_dir, detect_host().model_name)
 
     def run(self) -> Digest:
-        """Returns the digest of the faster artifact: that of the plain build, or that of the build with measured
-        tiles.
+        """Returns the digest of the faster artifact, which is the one of the plain build or the one of the build with
+        measured tiles.
         """
         log = self._progress.log
         plain = compile_model(self._plain, self._layout, self._directory("plain"), self._inner, self._settings)

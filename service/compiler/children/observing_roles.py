@@ -99,8 +99,8 @@ def histograms_role(request: HistogramsRequest, report: Report) -> InputCount:
 def compare_role(request: CompareRequest, report: Report) -> InputCount:
     """Compares two models with outputs of equal shapes.
 
-    Writes to `OBSERVED_FILE`, `[outputs, 2]` float64: the sum of squares of the first model's outputs, and that of the
-    differences. Writes the first output of each model to `OUTPUTS_FILE`, float32.
+    Writes to `OBSERVED_FILE`, `[outputs, 2]` float64: the sum of squares of the first model's outputs, and the sum of
+    squares of the differences. Writes the first output of each model to `OUTPUTS_FILE`, float32.
     """
     models = [_load(each, request.threads) for each in request.models]
     sums = np.zeros((len(models[0].signature.outputs), 2), np.float64)

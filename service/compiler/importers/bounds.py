@@ -79,7 +79,7 @@ def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
 
 
 def _source(expr: relax.Expr, values: Values) -> relax.Var | None:
-    """Returns the input whose elements are those of `expr`. Code that converts an index from the end to an index from
+    """Returns the input that has the same elements as `expr`. Code that converts an index from the end to an index from
     the front is ignored.
     """
     while (value := values.get(expr)) is not None:

@@ -1,5 +1,5 @@
-"""Chooses the tile of each layer: the one in a table if the layer is in it, else the one that the cost model ranks
-first.
+"""Chooses the tile of each layer: the tile in a table if the table contains the layer, else the tile that the cost
+model ranks first.
 
 A table is external data that was measured on some machine. A tile in the table that is not one of the layer's
 candidates is an error, so a table can make a kernel slow but never wrong.

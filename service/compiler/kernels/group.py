@@ -74,7 +74,7 @@ class Group:
 
     @property
     def without_addition(self) -> Group | None:
-        """Returns the group without its residual addition, or None if it has none."""
+        """Returns the group without its residual addition, or None if the group has no such addition."""
         if self.addition is None:
             return None
         output = self.addition.call.args[1 if self.residual_is_lhs else 0]
@@ -221,8 +221,8 @@ class KernelLibrary(Protocol):
         """
 
     def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:
-        """Returns a lookup table `[256]` for each part of a `qnn.concatenate`, from its stored bytes to those of the
-        output.
+        """Returns a lookup table `[256]` for each part of a `qnn.concatenate`, from the stored bytes of the part to the
+        stored bytes of the output.
 
         A part whose bytes do not change gets None.
 

@@ -91,7 +91,7 @@ class PaddingRequest(Message):
 
     Attributes:
         module, signature: the module of the longest inputs.
-        modules, signatures: those of the shorter inputs.
+        modules, signatures: the modules and signatures of the shorter inputs.
     """
 
     module: Path

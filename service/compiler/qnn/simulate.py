@@ -5,7 +5,7 @@ Requires: a model of `qnn.*` operators, as an importer returns it.
 Ensures: values that were stored in 8 or 16 bits are float32, between `qnn.simulated_quantize` and
     `qnn.simulated_dequantize`. Sums of products are computed in float32 and wrapped around like accumulators of the
     given width. Operators without an accumulator read the values as integers. Inputs and outputs keep their types.
-    After the model's outputs follow those of `qnn.simulated_extent`, one for each sum of products.
+    The model's outputs are followed by the results of `qnn.simulated_extent`, one for each sum of products.
 
 As long as no sum exceeds 2**24 and the accumulators hold all sums, the model's outputs are those of the integer form,
 bit for bit.

@@ -78,7 +78,8 @@ class Limits:
         open_files: the limit of the number of file descriptors.
         threads: the limit of the number of threads, including the first. With 1, it cannot start threads.
         nice: the niceness, as in `core.system.scheduling.lower_priority`.
-        processors: the numbers of the processors on which it may run. If empty, it may run on those of its parent.
+        processors: the numbers of the processors on which it may run. If empty, the child may run on the processors of
+            its parent.
         places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
             the sandbox. The child can then also set the processors of other processes of its user.
         cards: true if it may use NVIDIA GPUs; see `sandbox.cards`.

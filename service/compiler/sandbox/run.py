@@ -45,7 +45,8 @@ def run_child(
             raises an exception, the child is killed. If the child fails, its traceback is passed as log messages too;
             without `on_message`, the traceback is written to Python's log.
         poll: called about every 100 ms. If it raises an exception (`BuildCanceled`), the child is killed.
-        env: environment variables in addition to a minimal set. The child does not inherit those of this process.
+        env: environment variables in addition to a minimal set. The child does not inherit the variables of this
+            process.
         allow_unsandboxed: run the child even if the kernel has no Landlock or seccomp.
         unsandboxed: run the child without any sandbox, with all rights of this process.
         fork: creates the child process; by default a new interpreter is started, or a zygote forks.

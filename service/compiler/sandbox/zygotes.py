@@ -58,7 +58,7 @@ class ChildDescriptors(NamedTuple):
 
 
 class ZygoteGone(Exception):
-    """The zygote has ended for some reason. Another one may be started."""
+    """The zygote has ended for some reason. Another zygote may be started."""
 
 
 class Zygote:
@@ -196,5 +196,7 @@ def warm() -> None:
 
 
 def shut_down() -> None:
-    """Ends the zygote, which frees 0.2 GB while nothing is built. The next child waits about a second for a new one."""
+    """Ends the zygote, which frees 0.2 GB while nothing is built. The next child waits about a second for a new
+    zygote.
+    """
     ZYGOTES.close()

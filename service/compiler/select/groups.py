@@ -76,7 +76,9 @@ class Model:
 
     @property
     def taken(self) -> set[relax.Var]:
-        """The variables of operators that kernels other than row kernels compute: those of LSTMs and integer groups."""
+        """The variables of operators that kernels other than row kernels compute: the variables of LSTMs and of integer
+        groups.
+        """
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
             if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
@@ -181,8 +183,8 @@ class Model:
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
         """Joins an addition to the convolution that computes one of its operands.
 
-        If convolutions compute both operands, the addition is joined to the later one, so that the other operand exists
-        when the kernel runs.
+        If convolutions compute both operands, the addition is joined to the later convolution, so that the other
+        operand exists when the kernel runs.
         """
         if len(addition.inputs) == 1 or not self.constants.keys().isdisjoint(addition.inputs):
             return

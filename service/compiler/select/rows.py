@@ -114,7 +114,7 @@ class _Forming:
         """Returns the domain of the region that an operator can be part of.
 
         The domain is the shape of the tensor that the operator computes or reduces. If the operator's operands and
-        result have one value for each row, the domain is that of the region that computes the operands.
+        result have one value for each row, the operator gets the domain of the region that computes the operands.
         """
         var, value, _ = self.found[index]
         shape = shape_of(var)
@@ -228,7 +228,7 @@ class _Forming:
         return Operand(arg if constant is None else constant, strides, column, tuple(axes))
 
     def ordered(self) -> relax.Function:
-        """Returns the function with its bindings reordered, so that those of each node are consecutive."""
+        """Returns the function with its bindings reordered, so that the bindings of each node are consecutive."""
         nodes, done = self._nodes(), []
         missing = {id(node): self._sources(node) for node in nodes}
         ready = [(node.indices[-1], node.indices) for node in nodes if not missing[id(node)]]

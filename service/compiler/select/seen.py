@@ -54,8 +54,8 @@ def put_into(
 ) -> tuple[list[relax.Var], Strided]:
     """Follows the chain of reshapes and permutations that begins at the matrices `var`, while each has only one reader.
 
-    Returns the variables of the chain, and a view of the last one that has the elements of `var` in order. The rows of
-    the view are contiguous. So a kernel that computes `var` can write the last variable directly.
+    Returns the variables of the chain, and a view of the last variable that has the elements of `var` in order. The
+    rows of the view are contiguous. So a kernel that computes `var` can write the last variable directly.
 
     Args:
         readers: the result of `readers_of`.

@@ -42,8 +42,8 @@ def shapes_of(options: Mapping[str, Any]) -> Shapes:
 
 
 def buckets_of(options: Mapping[str, Any]) -> list[Shapes]:
-    """Returns the shapes of all buckets of the model, ascending; empty if it has none. A build compiles the model for
-    one of the buckets.
+    """Returns the shapes of all buckets of the model, ascending; empty if the model has no buckets. A build compiles
+    the model for one of the buckets.
     """
     return [shapes_of({INPUT_SHAPES: each}) for each in options.get(BUCKETS, ())]
 

@@ -53,8 +53,8 @@ class Worker:
             cluster.
         features: the features of its CPU and its GPUs, by the names of `core.target`.
         capacity: the number of calls that it computes at a time.
-        loaded: (model, version) of everything in its memory. The version is the one that requests name; "" if they
-            name none.
+        loaded: (model, version) of everything in its memory. The version is the one that requests name; "" if the
+            requests name no version.
         loaded_version: a counter that grows whenever `loaded` changes.
         release: the version of Octet that it runs.
     """

@@ -68,8 +68,8 @@ class Alias:
         """Returns the alias after a rollback: without its canary if it has one, otherwise with the previous version.
 
         Args:
-            away_from: the version that should no longer answer. If it does not answer, the alias stays as it is, so
-                that a rollback can be repeated safely. None for the version that was promoted last.
+            away_from: the version that should no longer answer. If this version does not answer now, the alias stays as
+                it is, so that a rollback can be repeated safely. None for the version that was promoted last.
 
         Raises:
             Conflict: the alias has no previous version.

@@ -1,7 +1,7 @@
 """Buckets: the short list of static shapes that a model with dynamic input sizes is built for. A request uses one.
 
-A request of a size between two buckets uses the larger one and is padded with zeros, if the build has checked that this
-changes no bit of the result (`ModelSignature.pads`). Otherwise requests of other sizes are refused.
+A request of a size between two buckets uses the larger bucket and is padded with zeros, if the build has checked that
+this changes no bit of the result (`ModelSignature.pads`). Otherwise requests of other sizes are refused.
 """
 
 from __future__ import annotations

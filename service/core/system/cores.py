@@ -59,7 +59,7 @@ def affordable_threads() -> int:
 
 
 def build_cores(requested: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
-    """Returns the cores that builds use: the last ones, so that the first are left to predictions.
+    """Returns the cores that builds use: the last cores, so that the first cores are left to predictions.
 
     Args:
         requested: the number of cores; 0 for half of them, or for all if builds would get less than two.

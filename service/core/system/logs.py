@@ -62,7 +62,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Passes each message below the level of errors at most once per second. The next one that passes contains the
+    """Passes each message below the level of errors at most once per second. The next message that passes contains the
     number of messages that were left out.
     """
 

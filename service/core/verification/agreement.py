@@ -65,7 +65,7 @@ class OutputComparison:
         return self.equal == self.values
 
     def merge(self, other: OutputComparison) -> OutputComparison:
-        """Returns the comparison over the inputs of both. Both ranges include zero, and the larger one is taken."""
+        """Returns the comparison over the inputs of both. Both ranges include zero, and the larger range is taken."""
         return OutputComparison(
             self.values + other.values,
             self.equal + other.equal,
@@ -134,7 +134,9 @@ class Comparison:
 
     @property
     def largest_difference(self) -> float | None:
-        """The largest difference over all outputs; None if one output has none, see `OutputComparison`."""
+        """The largest difference over all outputs; None if the largest difference of one output is None, see
+        `OutputComparison`.
+        """
         return _largest([output.largest_difference for output in self.outputs], 0.0)
 
     @property

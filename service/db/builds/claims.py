@@ -100,7 +100,7 @@ def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
 def claim(
     connection: sa.Connection, owner: str, claimable: Claimable, lease_s: float, max_attempts: int
 ) -> Claim | None:
-    """Claims the first build in the order of `claimable`; returns None if there is none.
+    """Claims the first build in the order of `claimable`; returns None if there is no such build.
 
     Builds that were canceled, or that had too many attempts, are ended instead.
     """

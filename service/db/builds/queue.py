@@ -18,7 +18,7 @@ from service.db.database import Database, repeated, repeated_if_undone
 from service.db.engines.notifications import Notifications
 from service.db.verifications import enqueue
 
-_BUSY_S = 1.0  # for this long after a claim, the next one skips the check whether any build is waiting
+_BUSY_S = 1.0  # for this long after a claim, the next claim skips the check whether any build is waiting
 
 
 class BuildQueue:
@@ -47,7 +47,8 @@ class BuildQueue:
         return self._database.notifications
 
     def claim(self, owner: str, lease_s: float, targets: Collection[str] = (), passing: bool = False) -> Claim | None:
-        """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if there is none.
+        """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if there is no
+        such build.
 
         A build that already made too many workers die fails with `BuildCrashed` instead.
 

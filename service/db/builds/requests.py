@@ -31,7 +31,9 @@ def withdraw(connection: sa.Connection, model: str, versions: Collection[int], n
 
 
 def _hand_on(connection: sa.Connection, row: Row, now: datetime) -> bool:
-    """Assigns the build to the next version that requested it. Returns false, and ends the build, if there is none."""
+    """Assigns the build to the next version that requested it. Returns false, and ends the build, if no other version
+    requested it.
+    """
     query = sa.select(build_requests).where(build_requests.c.build == row.sequence)
     heir = connection.execute(query.order_by(build_requests.c.sequence).limit(1)).one_or_none()
     if heir is not None:

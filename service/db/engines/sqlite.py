@@ -28,7 +28,7 @@ class SqliteEngine:
     """The engine for SQLite, see `engine.Engine`.
 
     A writing transaction takes the write lock when it begins. If it took the lock only after reading, another
-    transaction could write in between, and this one would have to be repeated.
+    transaction could write in between, and the first transaction would have to be repeated.
     """
 
     def __init__(self, url: str, timeout_s: float, on_lost: Callable[[], None]) -> None:
@@ -56,7 +56,8 @@ class SqliteEngine:
     def check(self) -> None:
         """Raises `DatabaseLost` if the file was removed or replaced.
 
-        Without this check, open connections would go on writing to a removed file, and new ones to an empty file.
+        Without this check, open connections would go on writing to a removed file, and new connections to an empty
+        file.
         """
         if self._inode is None:
             return

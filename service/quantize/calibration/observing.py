@@ -46,7 +46,7 @@ from service.quantize.calibration.methods import BINS, Statistics
 _PART_BYTES = 64 << 20  # limit of the inputs in one file, which contains at least one input
 _MOST_IN_PART = 32
 _MOST_ANSWER_BYTES = 1 << 30
-_MOST_SUMMED_BYTES = 256 << 20  # limit of the moments that one child sums, which are at least those of one layer
+_MOST_SUMMED_BYTES = 256 << 20  # limit of the moments that one child sums, which are at least the moments of one layer
 Tick = Callable[[str, int, int], None]
 
 
@@ -183,9 +183,9 @@ class CalibrationSession:
         """Compares two models with the same outputs.
 
         Returns:
-            For each output, the sum of squares of the first model's values, and that of the differences, `[outputs,
-            2]`. Also each model's first output for each input, `[inputs, elements]` float32, memory-mapped from files
-            in `scratch`.
+            For each output, the sum of squares of the first model's values, and the sum of squares of the differences,
+            `[outputs, 2]`. Also each model's first output for each input, `[inputs, elements]` float32, memory-mapped
+            from files in `scratch`.
         """
         sums, count = np.zeros((len(first.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
@@ -204,9 +204,9 @@ class CalibrationSession:
         """Runs a model whose last input is a vector of switches, once for each row of switch values.
 
         Returns:
-            For each row, the sum of squares of the first output with the first row of switches, and that of its
-            differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each output,
-            `[inputs, rows]`.
+            For each row, the sum of squares of the first output with the first row of switches, and the sum of squares
+            of its differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each
+            output, `[inputs, rows]`.
         """
         sums, classes = np.zeros((len(rows), 2)), []
         own = replace(built.signature, inputs=built.signature.inputs[:-1])

@@ -173,7 +173,7 @@ def remaining_order(order: Order, axes: Sequence[int]) -> Order:
 
 
 def _axes_near(definitions: Definitions, var: relax.Var, rank: int) -> Iterator[tuple[int, ...]]:
-    """Yields the axes that a reduction may have: the last ones, and those of a sum near it."""
+    """Yields the axes that a reduction may have: the last axes, and the axes of a sum near the reduction."""
     for first in range(rank - 1, -1, -1):
         yield tuple(range(first, rank))
     for arg in definitions.near(var):
@@ -268,7 +268,7 @@ def _slope_writer(x: relax.Var, slope: relax.Expr) -> Write:
     return write
 
 
-# The last Relax operator of a composite -> the composites that it may be part of, larger ones first.
+# The last Relax operator of a composite -> the composites that it may be part of, larger composites first.
 _FINDERS: dict[str, Sequence[Find]] = {
     "add": (_layer_norm, pictures.interpolated),
     "astype": (

@@ -122,7 +122,7 @@ class Graph:
         self._tensors[var] = {order: name}
 
     def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
-        """Writes an operator that is a part of another one. Returns the name of its result, which is `stem` or a
+        """Writes an operator that is a part of another operator. Returns the name of its result, which is `stem` or a
         similar name.
         """
         name = self._new(stem)

@@ -234,7 +234,8 @@ def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fit
     Both int8 and 16x8 layers use this function.
 
     Raises:
-        KeyError: `fits` contains other layers but not this one, although it can be fitted. This is a bug in the caller.
+        KeyError: `fits` contains other layers but not this layer, although this layer can be fitted. This is a bug in
+            the caller.
     """
     if fits is not None and is_fitted(layer):
         return fits[key_of(layer)]
@@ -248,7 +249,7 @@ def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fit
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:
     """Returns the scale of each channel along `axis`. The largest weight of the channel becomes 127, unless the bias,
-    in steps of `step` times the scale, then needs more than 30 bits. A channel of zeros has the scale 1, or the one
+    in steps of `step` times the scale, then needs more than 30 bits. A channel of zeros has the scale 1, or the scale
     that its bias needs.
     """
     others = tuple(index for index in range(weights.ndim) if index != axis)

@@ -169,8 +169,8 @@ def _product(document: Document, node: Node) -> Product | None:
 
 
 def _biased(document: Document, product: Product, multiplied: Callable[[str], list[Node]]) -> list[Node]:
-    """Returns the operators of a product, including the addition of its bias if it has one. The last one produces the
-    product's output.
+    """Returns the operators of a product, including the addition of its bias if it has one. The last operator produces
+    the product's output.
     """
     if not product.bias:
         return multiplied(product.output)

@@ -13,7 +13,9 @@ from service.quantize.rewrites.patterns import Layer
 from service.quantize.rewrites.rewriting import Form, layer_scales, quantized_weights
 
 STORAGE = "uint16"
-_OWN_OPSET = 21  # since this operator set, conversions support 16 bits; in older ones, those of com.microsoft are used
+# since this operator set, conversions support 16 bits; for older operator sets, the conversions of com.microsoft are
+# used
+_OWN_OPSET = 21
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 
 

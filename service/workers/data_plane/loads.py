@@ -23,7 +23,7 @@ def load(
     *,
     is_suspect: bool = False,
 ) -> tuple[Members, ModelSignature]:
-    """Returns the order to load a model, and its signature, which is that of a single sample, with its buckets.
+    """Returns the order to load a model, and the model's signature for a single sample, with its buckets.
 
     Args:
         artifacts: checked artifacts, each with the number of samples of a call. If the model has buckets, several

@@ -84,7 +84,9 @@ class PlaneListener:
     """
 
     async def found(self, found: Found) -> None:
-        """A connection to a data plane was made: to the first one, or to one that replaces it."""
+        """A connection to a data plane was made: to the first data plane, or to a data plane that replaces an earlier
+        one.
+        """
 
     def lost(self) -> None:
         """The connection to the data plane has ended."""

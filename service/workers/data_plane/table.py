@@ -86,7 +86,7 @@ class Table:
         self._models.drop((model, version))
 
     def whole(self) -> Members:
-        """Returns the order that replaces the data plane's whole table by this one."""
+        """Returns the order that replaces the data plane's whole table by this table."""
         self._has_new_key = False
         return orders.workers(self._cluster_key, self._workers.whole(), self._models.whole())
 

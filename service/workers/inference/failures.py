@@ -9,7 +9,7 @@ from service.core.digest import Digest
 from service.core.errors import NotReady, OctetError
 
 _RETRY_S = 10.0  # an artifact that could not be loaded is not tried again for this long
-_MOST = 1000  # only this many failures are kept; the artifact of an older one would be tried again
+_MOST = 1000  # only this many failures are kept; an artifact whose failure is no longer kept is tried again
 
 
 class Failures:

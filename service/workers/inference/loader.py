@@ -81,7 +81,7 @@ class Loader:
 
         Args:
             beside: a model that the caller keeps loaded during the call, so that it cannot be unloaded to make room for
-                this one.
+                the new model.
 
         Raises:
             OctetError: it cannot be loaded here, now or at the last attempt.
@@ -201,7 +201,9 @@ class Loader:
         return served
 
     async def _start(self, identity: Identity) -> Served:
-        """Loads a model in all its sizes. Sizes that cannot be loaded are left out, except that of a single sample."""
+        """Loads a model in all its sizes. Sizes that cannot be loaded are left out, except the size of a single
+        sample.
+        """
         await asyncio.to_thread(self._artifacts.check, identity.artifact)
         usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
         try:

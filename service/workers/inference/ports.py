@@ -21,7 +21,7 @@ from service.workers.inference.memory import Weight
 class Builds(Protocol):
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
         """Returns the succeeded and verified builds of a version, most recently requested first. If `version` is None,
-        returns those of all versions, newest version first.
+        returns the builds of all versions, newest version first.
         """
 
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:

@@ -19,7 +19,7 @@ class SingleFlight(Generic[Key, Answer]):
     async def join(self, key: Key, compute: Callable[[], Awaitable[Answer]]) -> Answer:
         """Returns the result of the computation for `key` that is in progress, or else of `compute`, which it starts.
 
-        The computation continues if a caller is canceled, because other callers and the next one need its result.
+        The computation continues if a caller is canceled, because other callers, including later ones, need its result.
         """
         task = self._tasks.get(key)
         if task is None or task.done():  # a finished task only serves callers that joined before its end

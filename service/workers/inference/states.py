@@ -1,4 +1,4 @@
-"""Summarizes the state of model versions: whether they are served here, and if not, why not."""
+"""Summarizes the state of model versions: whether each is served here, and if it is not served, why."""
 
 from __future__ import annotations
 

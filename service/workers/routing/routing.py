@@ -173,7 +173,8 @@ class Routing:
         await asyncio.to_thread(run_on_all, ready, "unload", model, self._security())
 
     def targets(self) -> list[Target]:
-        """Returns the targets of the running workers: first those of CPUs, best first.
+        """Returns the targets of the running workers: first the CPU targets, then the GPU targets, each with the best
+        first.
 
         Raises:
             UnknownTarget: no worker is running.

@@ -1,7 +1,7 @@
 """Checks the reports of a tenant's data plane, so that they cannot corrupt the counts of other tenants.
 
-The numbers in these reports go into metrics, where they are read together with those of all tenants. The numbers also
-decide which model is unloaded to make room.
+The numbers in these reports go into metrics, where they are read together with the numbers of all tenants. The numbers
+also decide which model is unloaded to make room.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: F
 async def delete_version(
     name: wire.PathName, version: wire.PathVersion, services: ServicesOf, force: Force = False
 ) -> wire.Deleted:
-    """Deletes one version; deleting the last one deletes the model. The remaining versions serve requests that name
+    """Deletes one version; deleting the last version deletes the model. The remaining versions serve requests that name
     no version.
     """
     return _to_wire(await delete(services, name, version, force=force))

@@ -96,7 +96,7 @@ def _pack_inputs(data: Path, labels: Path | None, samples: int) -> Iterator[Path
 
 
 def _pack(folder: Path, archive: Path, samples: int) -> None:
-    """Packs the pictures that are used. Later ones, which the labels may name, are packed as empty files."""
+    """Packs the pictures that are used. Pictures after these, which the labels may name, are packed as empty files."""
     from service.quantize.calibration.data import Data
 
     with zipfile.ZipFile(archive, "w") as file:

@@ -35,7 +35,7 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
     is named after the model. Pulls the artifacts if the folder is missing. If the registry does not respond, returns
     the folder of the last pull.
 
-    The folder exists as long as this process lives. A folder that no process serves is deleted when a newer one has
+    The folder exists as long as this process lives. A folder that no process serves is deleted when a newer folder has
     replaced it; if the remaining folders exceed `store_cache_bytes`, the least recently served are deleted first.
 
     Args:

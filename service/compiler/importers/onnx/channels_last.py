@@ -48,8 +48,8 @@ def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> fro
         if operator.op_type == _CONVOLUTION:
             moved.update(operator.outputs)
             continue
-        # A transpose moves through an operator if that reduces the number of transposes: if more operands have a
-        # transpose than would get a new one.
+        # A transpose moves through an operator if that reduces the number of transposes: if the operands that have a
+        # transpose are more than the operands that would get a new transpose.
         having = len(moved.intersection(operator.inputs))
         passes = operator.op_type in _MOVED and not wanted.isdisjoint(operator.outputs)
         if passes and having > len(others.intersection(operator.inputs)):

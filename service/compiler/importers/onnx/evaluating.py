@@ -10,7 +10,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.models.arrays import Array
 
-_MOST_BINDINGS = 256  # limit of a chain of bindings; those of weights and shapes have a few
+_MOST_BINDINGS = 256  # limit of a chain of bindings; chains of weights and shapes have a few bindings
 
 
 def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:

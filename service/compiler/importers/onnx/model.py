@@ -72,8 +72,8 @@ class End:
 
     Attributes:
         dtype: "" if the file leaves the type open, as it may for an output.
-        shape: for a symbolic dimension its name, and for a dimension that the file leaves open None. The whole shape is
-            None if the file leaves the rank open.
+        shape: the sizes of the dimensions; the name of a symbolic dimension; None for a dimension that the file leaves
+            open. The whole shape is None if the file leaves the rank open.
     """
 
     name: str

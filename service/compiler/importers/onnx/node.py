@@ -288,8 +288,8 @@ class Node:
         )
 
     def clipped(self, value: Value) -> Value:
-        """Returns `value`, the node's result. If the activation allows only one stored value, returns that value
-        instead.
+        """Returns `value`, the node's result. If the activation allows only a single stored value, returns this stored
+        value instead.
         """
         if self._only_value is None:
             return value

@@ -82,6 +82,8 @@ class Graph:
         return operator if operator is not None and operator.op_type in kinds else None
 
     def only_reader(self, name: str) -> Operator | None:
-        """Returns the operator that reads `name`, if it is the only one and `name` is not an output of the model."""
+        """Returns the operator that reads `name`, if only this operator reads `name` and `name` is not an output of the
+        model.
+        """
         readers = self.readers.get(name, [])
         return readers[0] if name and len(readers) == 1 and name not in self.ends else None

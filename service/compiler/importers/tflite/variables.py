@@ -4,7 +4,7 @@ There are two types. A variable tensor is changed in place by its operator (the 
 history of an SVDF) and starts at its zero point. A resource variable has a handle from VAR_HANDLE, is read by
 READ_VARIABLE and written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc). Before the
 first call, CALL_ONCE runs a subgraph that assigns the variable's initial value. These operators compute nothing:
-reading a variable gives the tensor that was last assigned to the variable, in this call or an earlier one.
+reading a variable gives the tensor that was last assigned to the variable, in this call or an earlier call.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from service.core.models.arrays import Array
 
 _MOST_RANK = 8
 
-# Storage classes -> element type; those of quantized tensors contain the stored integers.
+# Storage classes -> element type; the storages of quantized tensors contain the stored integers.
 _STORAGES: dict[str, str] = {
     "FloatStorage": "float32",
     "DoubleStorage": "float64",

@@ -105,7 +105,7 @@ class Words:
         """Stores `value` in a register.
 
         TVM's simplifier would substitute a bound value at each of its uses. Each value here is used twice by the next
-        one, so the code would grow exponentially.
+        value, so the code would grow exponentially.
         """
         register = self.program.register("int16", self.lanes)
         register.value = value

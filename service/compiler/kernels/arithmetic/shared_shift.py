@@ -51,8 +51,8 @@ class _Demands:
 def shared_shift_sum(
     multipliers: tuple[tuple[int, int], ...], zero_points: tuple[int, int], out: Bounds, left_shift: int
 ) -> SharedShiftSum | None:
-    """Finds a `SharedShiftSum` that equals `FixedPointAdd` for all pairs of stored operands. Returns None if there is
-    none.
+    """Finds a `SharedShiftSum` that equals `FixedPointAdd` for all pairs of stored operands. Returns None if no such
+    sum exists.
 
     Args:
         multipliers: (significand, shift) of the layer's value, of the residual and of their sum.
@@ -99,7 +99,8 @@ def _search(least: _Demands, most: _Demands, ratios: list[float], shift: int) ->
 
 def _fits(found: SharedShiftSum, least_value: int) -> bool:
     """Returns true if no intermediate value overflows int32, whether the zero point is subtracted first or with the
-    bias."""
+    bias.
+    """
     values, residuals = np.array([least_value, least_value + 255]), np.array([0, 255])
     products = values[:, None] * found.multiplier + residuals * found.residual_multiplier
     stored_bias = found.bias + least_value * found.multiplier

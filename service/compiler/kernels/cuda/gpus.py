@@ -2,7 +2,7 @@
 
 The parameters are from data sheets and from the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical
 Specifications per Compute Capability"). If several GPUs have the same compute capability, the parameters are those of
-the largest common one. The estimates only need to rank the candidate tiles correctly.
+the largest common GPU. The estimates only need to rank the candidate tiles correctly.
 """
 
 from __future__ import annotations

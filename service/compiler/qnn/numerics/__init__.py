@@ -4,8 +4,9 @@ A mode is named after one reference runtime. LiteRT's own kernels disagree with 
 twice in fixed point, and XNNPACK rounds once in float. Therefore every build, report and claim of exactness names its
 mode.
 
-`formula` is the interface of a formula, `mode` that of a mode, and `modes` the tables. `scaling`, `sums` and
-`functions` contain formulas that modes share, and `litert`, `torch` and `onnxruntime` those of one framework.
+`formula` is the interface of a formula, `mode` is the interface of a mode, and `modes` contains the tables. `scaling`,
+`sums` and `functions` contain formulas that modes share, and `litert`, `torch` and `onnxruntime` contain the formulas
+of one framework each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Split extremes: finds the smallest and the largest value of a whole tensor from those of its rows.
+"""Split extremes: finds the smallest and the largest value of a whole tensor from the smallest and largest values of
+its rows.
 
 Dynamic quantization determines the range of a tensor while the model runs. The kernel that computes a row also finds
 the row's extremes (`kernels.rows`), which gives a column of extremes. The column is reshaped to one row. A second such

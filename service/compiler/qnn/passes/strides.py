@@ -109,7 +109,7 @@ class _Mover:
         )
 
     def _window(self, operation: Operation, own: Strides, args: list[relax.Expr]) -> relax.Expr:
-        """Returns the layer with the strides of its readers included and those of its source removed."""
+        """Returns the layer with the strides of its readers included and the strides of its source removed."""
         of_source = self.made.get(operation.call.args[0], _ALL)
         strides = _divided(_product(operation.ints("strides", 2, 1), own), of_source)
         if operation.name == "qnn.max_pool2d" and strides == _ALL and _skips(operation) and _keeps(operation):

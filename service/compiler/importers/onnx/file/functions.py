@@ -34,7 +34,8 @@ class Scope:
         names: the function's tensor names -> the names in the graph of the call.
         prefix: the prefix that all other tensors of the function get.
         given: the call's attributes by name.
-        is_nested: true if the subgraph is inside another one. The enclosing subgraph then renames the tensors of both.
+        is_nested: true if the subgraph is inside another subgraph. The enclosing subgraph then renames the tensors of
+            both.
     """
 
     names: dict[str, str]
@@ -67,8 +68,8 @@ class Functions:
         self._calls = 0
 
     def inlined(self, nodes: Sequence[Values]) -> list[Values]:
-        """Returns `nodes` with all calls of functions inlined. If several functions have the same name, the last one is
-        used.
+        """Returns `nodes` with all calls of functions inlined. If several functions have the same name, the last
+        function is used.
 
         Raises:
             Unsupported: functions call each other without end, there are too many nodes, or a function uses another
@@ -121,7 +122,7 @@ class Functions:
 
 
 def _local(node: Values, scope: Scope) -> Values:
-    """Returns a node of a function, with its tensors renamed to those of the calling graph."""
+    """Returns a node of a function, with the names that its tensors have in the calling graph."""
     result: dict[str, Any] = dict(scope.bound(node))
     for ends in ("input", "output"):
         result[ends] = [_raw(scope.renamed(text(raw))) for raw in node.get(ends, ())]
@@ -134,7 +135,9 @@ def _key(values: Values, name: str) -> Key:
 
 
 def _paired(given: Sequence[memoryview], names: Sequence[memoryview], label: str, what: str) -> dict[str, str]:
-    """Maps the names of the function's tensors to those of the call, or to "" if the call omits the tensor."""
+    """Maps the names of the function's tensors to the names of the call's tensors, or to "" if the call omits the
+    tensor.
+    """
     if len(given) > len(names):
         raise MalformedModel(f"a call of the model's function {label} has {len(given)} {what}, not {len(names)}")
     padded = [text(raw) for raw in given] + [""] * (len(names) - len(given))

@@ -78,8 +78,8 @@ def read_model(data: bytes) -> Model:
 
 
 def _opset(message: Values) -> int:
-    """Returns the version of ONNX's own operators. If there are several entries, the last one counts. A file with
-    entries only for other domains has the latest version, as in ONNX Runtime (core/graph/model.cc).
+    """Returns the version of ONNX's own operators. If the file has several entries for this version, the last entry
+    counts. A file with entries only for other domains has the latest version, as in ONNX Runtime (core/graph/model.cc).
     """
     entries = message.get("opset_import", ())
     if not entries:
@@ -116,7 +116,7 @@ def _model(graph: Values, file: _File, size_bytes: int, metadata_text: str) -> M
 
 def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, ...], dict[str, Tensor]]:
     """Returns the operators of a graph, in the file's order, and its constants by name. If several constants have the
-    same name, the last one counts; a `Constant` operator takes precedence over them, as in ONNX Runtime.
+    same name, the last constant counts; a `Constant` operator takes precedence over them, as in ONNX Runtime.
     """
     constants: dict[str, Tensor] = {}
     for values in graph.get("initializer", ()):

@@ -22,7 +22,7 @@ _PADDING = 1  # the position of padding after a sample's last token
 
 @dataclass(frozen=True)
 class _Cache:
-    """The positions of a call's tokens after those of earlier calls.
+    """The positions of a call's tokens, which follow the tokens of earlier calls.
 
     Attributes:
         size: the number of keys and values that the call returns.
@@ -142,7 +142,9 @@ def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache)
 
 
 def _cached_rows(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
-    """Returns `cache.size` rows: the sample's keys or values of earlier calls, then those of this call, then zeros."""
+    """Returns `cache.size` rows: the sample's keys or values of earlier calls, then its keys or values of this call,
+    then zeros.
+    """
     batch, heads, tokens, size = shape_of(x)
     parts = [x]
     if node.has(past):

@@ -37,7 +37,7 @@ class _Cell:
         made: the arithmetic with which values are emitted.
         size: the size of the hidden state.
         recurrent: float32 `[gates * size, size]`.
-        biases: those of the input's product and those of the state's product, float32 `[gates * size]` each.
+        biases: the biases of the input's product and the biases of the state's product, float32 `[gates * size]` each.
     """
 
     node: Node

@@ -109,7 +109,7 @@ def _replaced(node: Node, positions: Array, count: int, width: int) -> Value:
     sources = np.arange(count)
     sources[positions] = count + np.arange(
         len(positions)
-    )  # if several updates change the same row, the last one counts
+    )  # if several updates change the same row, the last update counts
     shape, known = node.shape(0), [node.known_value(0), node.known_value(2)]
     if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
         rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(positions), width)])

@@ -69,8 +69,8 @@ def _result(graph: OnnxGraph, conversion: Operator | None) -> tuple[str, ...]:
 
 
 def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
-    """Returns the bias as a float32 constant, "" if the layer has none, and None if it is computed or is not stored in
-    8 bits.
+    """Returns the bias as a float32 constant. Returns "" if the layer has no bias, and None if the bias is computed or
+    is not stored in 8 bits.
     """
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     conversion = graph.made_by(name, DEQUANTIZE) if name else None

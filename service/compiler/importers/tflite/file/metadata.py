@@ -108,8 +108,8 @@ def _labels(data: bytes, outputs: Sequence[TensorSpec], described: Sequence[Tens
 
 
 def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[str, ...]:
-    """Returns the labels of one output. If there are several translations, returns the one without a locale, or else
-    the first.
+    """Returns the labels of one output. If there are several translations, returns the translation without a locale, or
+    else the first translation.
     """
     files = [each for each in tensor.files if each.kind == TENSOR_AXIS_LABELS]
     if not files:

@@ -106,9 +106,9 @@ def _check_subgraphs(model: Any) -> None:
 def _operator_name(code: Any) -> str:
     """Returns the name of a builtin operator; `CUSTOM(name)` for a custom operator.
 
-    The older field contains codes up to 127, and the newer one all codes. The larger of the two is used, because some
-    writers leave the older one 0 (`GetBuiltinCode` in schema_utils.cc). For codes below 127, the `tflite` package's
-    accessor of the newer field returns the older field, so this function reads the table directly.
+    The older field contains codes up to 127, and the newer field all codes. The larger of the two values is used,
+    because some writers leave the older field 0 (`GetBuiltinCode` in schema_utils.cc). For codes below 127, the
+    `tflite` package's accessor of the newer field returns the older field, so this function reads the table directly.
     """
     slot, _ = schema.TABLES["OperatorCode"]["builtin_code"]
     builtin = max(code.DeprecatedBuiltinCode(), int32_at(code, slot))
@@ -131,8 +131,8 @@ def _operator(operator: Any, index: int, codes: Sequence[str]) -> Operator:
 
 
 def _options(operator: Any) -> dict[str, OptionValue] | None:
-    """Returns the operator's options by the schema's field names. Returns None if it has none, or if Octet does not
-    read options of their type.
+    """Returns the operator's options by the schema's field names. Returns None if the operator has no options, or if
+    Octet does not read options of their type.
     """
     name = schema.OPTIONS.get(operator.BuiltinOptionsType())
     if name is None:  # the verifier has not checked options of this type either

@@ -174,7 +174,9 @@ def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, fi
 
 
 def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_type: QuantizedType) -> relax.Var:
-    """Converts the accumulators of `call` to the output's type, whose storage type must be that of the activations."""
+    """Converts the accumulators of `call` to the output's type, whose storage type must equal that of the
+    activations.
+    """
     accumulated, out_type = node.emit(call, "accumulate"), node.out_type(node.activation())
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     dtype, axis = str(accumulated.ty.dtype), len(accumulated.ty.shape) - 1

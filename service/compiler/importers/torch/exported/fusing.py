@@ -26,7 +26,8 @@ _MOVES = frozenset(
         *("slice", "squeeze", "transpose", "unsqueeze", "upsample_nearest2d", "view"),
     )
 )
-# Activations: the bounds of their result if the call has none, and the names of the arguments that contain bounds.
+# Activations: the bounds of their result if the call contains no bounds, and the names of the arguments that contain
+# bounds.
 _ACTIVATIONS: dict[str, tuple[Bounds, tuple[str, str]]] = {
     "aten::clamp": ((-math.inf, math.inf), ("min", "max")),
     "aten::hardtanh": ((-1.0, 1.0), ("min_val", "max_val")),
@@ -89,8 +90,8 @@ class ProgramGraph(Graph):
 
 
 def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
-    """Returns the calls of `program` after float operators between conversions were replaced by quantized ones, and its
-    constants, including new ones.
+    """Returns the calls of `program` after float operators between conversions were replaced by quantized operators.
+    Also returns the program's constants, including new ones.
     """
     graph = ProgramGraph(program)
     calls = fuse(graph, [_told_apart(call) for call in typed(program)], _VOCABULARY)

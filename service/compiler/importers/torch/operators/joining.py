@@ -10,8 +10,8 @@ from service.compiler.qnn import ops
 
 
 def _cat(node: Node, qx: Any, dim: Any = 0, scale: Any = None, zero_point: Any = None) -> Value:
-    """Converts `quantized::cat`. `aten::cat` has no scale and zero point for the output; the output then has those of
-    the first part (`cat_quantized_cpu` in qconcat.cpp).
+    """Converts `quantized::cat`. `aten::cat` has no scale and zero point for the output; the output then has the scale
+    and zero point of the first part (`cat_quantized_cpu` in qconcat.cpp).
     """
     if not isinstance(qx, list | tuple) or not qx:
         node.unsupported("joins something other than a list of tensors")

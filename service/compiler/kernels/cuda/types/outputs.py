@@ -1,5 +1,6 @@
 """Expresses the output stage of convolutions and dense layers as types of `source/output.cuh`, and the arrays that
-these read."""
+these read.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, 
         bias: the result of `folded_bias`.
         epilogue: its arrays are extended to whole blocks.
         filters: the number of filters rounded up to whole tiles. Arrays are extended to this number.
-        first: the number of the kernel's other constants, which come before those of the output stage.
+        first: the number of the kernel's other constants, which come before the constants of the output stage.
 
     Raises:
         Declined: `source` has no type for the epilogue's formula.

@@ -85,7 +85,7 @@ class _Product:
             filled = np.zeros((len(operands.bias), width), np.float32)
             filled[:, : geometry.columns] = operands.bias
             self.constants.append(filled.reshape(-1))
-        # If only one tile of rows reads the right operand, it is read in place.
+        # If only one tile of rows reads the right operand, the operand is read in place.
         steps = geometry.rhs_steps
         single, whole = self.factors.size == 1, geometry.columns >= isa.lanes
         self.in_place = self.tiles == 1 and single and whole and steps is not None and steps[1] == 1

@@ -224,7 +224,7 @@ def _elements(image: Image) -> int:
 
 
 def _contiguous(image: Image) -> View:
-    """Returns the contiguous tensor as a view in blocks of as many channels as those of the image."""
+    """Returns the contiguous tensor as a view whose blocks have as many channels as the blocks of the image."""
     row = image.width * image.channels
     return View(0, (image.height * row, image.pixel, row, image.channels))
 

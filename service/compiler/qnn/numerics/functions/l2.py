@@ -52,8 +52,8 @@ class L2Normalize:
 
     @staticmethod
     def _shifts(operation: Operation) -> tuple[int, int]:
-        """Returns the left shift before the multiplication, and the one that is part of the multiplier's shift. One of
-        them is the scale's seven bits; the other is 0.
+        """Returns the left shift before the multiplication, and the left shift that is part of the multiplier's shift.
+        One of them is the scale's seven bits; the other is 0.
         """
         return (0, _SCALE_BITS) if operation.per_tensor("in_type").storage == "int8" else (_SCALE_BITS, 0)
 

@@ -102,8 +102,8 @@ _OF_XNNPACK = Scheme(_of_xnnpack, _lowered_of_xnnpack, to_even=True)
 
 @dataclass(frozen=True)
 class _Hybrid:
-    """The formulas of LiteRT's own kernels. With `delegated`, those of its default delegate, which computes everything
-    except depthwise convolutions.
+    """The formulas of LiteRT's own kernels. With `delegated`, the formulas of LiteRT's default delegate, which computes
+    everything except depthwise convolutions.
     """
 
     delegated: bool
@@ -219,7 +219,7 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
         return channels if order is rest else channels - channels % _LANES
 
     def _orders(self, operation: Operation) -> tuple[Order, Order]:
-        """Returns the multiplication order for channels in whole vectors, and the one for the remaining channels."""
+        """Returns the multiplication order for channels in whole vectors, and the order for the remaining channels."""
         kernel = str(operation.attr("kernel"))
         if kernel == DEPTHWISE and self.delegated:
             return _weight_first, _input_first
