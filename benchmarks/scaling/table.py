@@ -44,7 +44,7 @@ def measure(workers: int = 1_000, models: int = 100_000) -> dict[str, Told]:
     def load(turn: int) -> dict[str, Any]:
         at = turn % workers
         rows[at] = replace(rows[at], loaded=(*rows[at].loaded, (f"another-{turn}", "")))
-        table.set_workers(rows)  # as after reading the table of workers
+        table.set_workers(rows)  # the control plane does this after it has read the table of workers
         return table.changes()
 
     def leave(turn: int) -> dict[str, Any]:

@@ -181,8 +181,8 @@ def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def pairs_around_a_relu(model: OnnxBuilder, rng: Rng) -> None:
-    """The optimizer merges adjacent pairs before it removes the Relu between these two. It does not merge them after
-    the removal."""
+    """The model has a Relu between two pairs. The optimizer merges adjacent pairs before it removes such a Relu, so
+    these two pairs are never merged."""
     x = pair(model, model.input("x", "float32", (3, 50)), 0.05, 77)
     model.output(pair(model, model.node("Relu", [x]), 0.031, 0), "float32")
 

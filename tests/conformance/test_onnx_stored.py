@@ -123,7 +123,7 @@ def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> 
             assert (gap > 0).mean() <= FLIPPED
         else:
             far = ~np.isclose(actual, expected, rtol=1e-5, atol=1e-5)
-            assert far.mean() <= 9 * FLIPPED  # the windows around a changed value all read it
+            assert far.mean() <= 9 * FLIPPED  # all windows around a changed value read this value
     if HERE:
         _, (compiled,) = run_selected(imported.module, HERE[0], ONNXRUNTIME, samples[-1], tmp_path)
         np.testing.assert_array_equal(compiled, actual)

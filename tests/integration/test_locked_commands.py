@@ -114,7 +114,7 @@ def answers(hostile: Trap, *arguments: str) -> list[int]:
     return values
 
 
-# Octet on a kernel behind a container's filter: landlock_create_ruleset returns ENOSYS.
+# Runs Octet as in a container whose system call filter makes landlock_create_ruleset return ENOSYS.
 _WITHOUT_LANDLOCK = """
 import errno, sys
 from service.compiler.sandbox import landlock

@@ -23,7 +23,7 @@ def build(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
         shutil.copyfile(source, name)
     for path in mischief.get("write", []):
         report.log(f"{path}: {_attempt(Path(path))}")
-    if mischief.get("exchange"):  # stores each program under the name of the next one
+    if mischief.get("exchange"):  # stores each program under the name of the next program
         symbols = sorted(result["kernels"])
         programs = [Path(f"{symbol}.json").read_text() for symbol in symbols]
         for symbol, program in zip(symbols, [*programs[1:], programs[0]], strict=True):

@@ -35,7 +35,7 @@ def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, 
     size = draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
     window = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (1, 7), (5, 4), (20, 20), size]))
     padding = tuple(draw(st.integers(0, min(extent - 1, 6))) for extent in window * 2)
-    if mode == QNNPACK and name == "avg_pool2d":  # QNNPACK counts padding at the top and left, and refuses it
+    if mode == QNNPACK and name == "avg_pool2d":  # Octet refuses padding at the top and left, because QNNPACK counts it
         padding = (0, 0, *padding[2:])
     assume(all(size[axis] + padding[axis] + padding[axis + 2] >= window[axis] for axis in (0, 1)))
     strides = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (1, 2)]))

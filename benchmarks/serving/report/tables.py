@@ -14,7 +14,7 @@ _ERROR_LENGTH = 300
 
 
 def overhead(results: Results) -> str:
-    """Returns the time that each server adds to the bare call of its own round."""
+    """Returns the time that each server adds to the bare call of the same round."""
     bare = next((it for it in results.of(Overhead) if it.contender == BARE), None)
     if not bare:
         return ""

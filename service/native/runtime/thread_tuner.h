@@ -76,9 +76,9 @@ class ThreadTuner {
   int32_t passed_ = 0, trust_ = 0;
   bool is_mixed_ = false;  // true if the current measurement includes the mixture
   bool is_done_;
-  Array<double> least_s_;      // [uniform variants, calls].
-  Array<int32_t> best_;        // [calls]: threads in the mixture.
-  Array<Division> divisions_;  // [calls], at least one element.
+  Array<double> least_s_;      // The shortest times: [uniform variants, calls].
+  Array<int32_t> best_;        // The threads in the mixture: [calls].
+  Array<Division> divisions_;  // The divisions of the next run: [calls], at least one element.
 };
 
 }  // namespace octet

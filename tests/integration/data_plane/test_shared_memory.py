@@ -306,7 +306,9 @@ def test_nothing_is_written_for_a_client_that_left(served: PlaneProcess, client:
             # the server handles events in turn, so it has now handled the earlier end of the connection
             assert client.is_server_live()
     short = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
-    httpx.post(url, json=short, timeout=GIVE_UP_S).raise_for_status()  # runs after it, on the same instance
+    httpx.post(
+        url, json=short, timeout=GIVE_UP_S
+    ).raise_for_status()  # runs after the call that was held, on the same instance
     assert stored(key, LENGTH) == [0] * LENGTH
 
 

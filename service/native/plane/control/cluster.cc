@@ -97,7 +97,7 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
       remove(worker);
     } else if (auto again = before.extract(update.id)) {
       worker = std::move(again.mapped());
-      // a whole table resets the results of earlier handshakes
+      // an order with the whole table resets the results of earlier handshakes
       worker->distrusted.clear();
     } else {
       worker = std::make_shared<Worker>();

@@ -58,7 +58,7 @@ class Prediction {
   Prediction(ModelRef model, Protocol protocol, int64_t id, double now_s);
 
   Times times;
-  JobRef job;  // null until it is submitted
+  JobRef job;  // null until the job is submitted
 
   const Model& model() const { return *model_; }
   const Request& request() const { return request_; }

@@ -80,7 +80,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   std::vector<h2::CallId> drained_;                           // Calls that may process their next message.
   std::unordered_map<h2::CallId, CallReservations> sending_;  // Finished calls whose responses are not sent completely.
   double read_s_;                                             // When the peer last sent something.
-  // the last time at which the peer was not in the middle of a head
+  // The last time at which the peer was not in the middle of a head.
   double head_s_;
   const double due_s_;  // The connection is closed at this time.
   Progress taken_;      // Progress of writing.

@@ -28,7 +28,7 @@ struct Stream {
   unsigned long adler, reserved;
 };
 
-constexpr char kVersion[] = "1.2.11";  // zlib compares only the first digit
+constexpr char kVersion[] = "1.2.11";  // zlib compares only the first digit of its version
 constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush = 0, kDeflated = 8, kMemoryLevel = 8;
 constexpr int kFast = 1;  // higher levels make tensors hardly smaller
 constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;

@@ -192,8 +192,8 @@ def copy(
     change: Callable[[Manifest], Manifest],
     reports: dict[Report, bytes] | None = None,
 ) -> tuple[OciLayout, Digest]:
-    """Copies the artifact to another layout after `change` has changed it. If `reports` are given, they replace its
-    own.
+    """Copies the artifact to another layout after `change` has changed it. If `reports` are given, they replace the
+    artifact's own reports.
     """
     other, manifest = OciLayout(folder), layout.manifest(digest)
     for part in (manifest.config, *manifest.layers):
