@@ -19,13 +19,10 @@ struct WantedOutput {
   size_t index;  // the index in the model's signature
   bool is_binary;
   int64_t classes = 0;   // The number of largest elements to return as text; 0 returns all elements.
-  bool is_real = false;  // True if the output is dequantized. std::optional<SharedRange> shared = std::nullopt;  //
-  Destination in shared memory, instead of the response.
+  bool is_real = false;  // True if the output is dequantized.
+  std::optional<SharedRange> shared = std::nullopt;  // Destination in shared memory, instead of the response.
 
-                                bool
-                                is_stored() const {
-    return classes == 0 && !is_real;
-  }  // true if the bytes are sent as the model wrote them
+  bool is_stored() const { return classes == 0 && !is_real; }  // true if the bytes are sent as the model wrote them
 };
 
 // One request of a sequence.
