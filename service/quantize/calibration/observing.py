@@ -232,7 +232,7 @@ class CalibrationSession:
         self.machine.discard(built)
 
     def moments(self, built: ArtifactFiles, data: Data, groups: Sequence[Columns]) -> list[Moments]:
-        """Returns the moments for each of `groups`. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of the
+        """Returns the moments for each group. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of the
         sums.
         """
         found: list[Moments] = []
