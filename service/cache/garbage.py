@@ -37,7 +37,7 @@ def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Coll
     for digest in list(blobs.iterate()):
         if digest in reachable:
             continue
-        with suppress(NotFound):  # a reader has moved it to the quarantine since it was listed
+        with suppress(NotFound):  # a reader has moved the blob to the quarantine since the blob was listed
             blob_bytes = blobs.size_bytes(digest)
             if blobs.delete(digest, min_age_s):
                 size_bytes += blob_bytes

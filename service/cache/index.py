@@ -29,11 +29,13 @@ class Document(Protocol):
     def read(self, is_locked: bool = False) -> bytes | None:
         """Returns the bytes of the index; None if it does not exist.
 
-        If the store is unreachable and the lock is not held, it may return the bytes that were read last.
+        If the store is unreachable and the lock is not held, this method may return the bytes that were read last.
         """
 
     def replace(self, data: bytes) -> None:
-        """Replaces the index. The caller must hold the lock, and must have read the old index since it acquired it."""
+        """Replaces the index. The caller must hold the lock, and must have read the old index after acquiring the
+        lock.
+        """
 
 
 class IndexFile:

@@ -43,7 +43,7 @@ that the state it reads cannot change before the annotations are written."""
 
 @dataclass
 class IndexAnnotations:
-    """The index in the form that `OciLayout.rewrite` passes to its callback, which changes it in place.
+    """The index in the form that `OciLayout.rewrite` passes to its callback. The callback changes this object in place.
 
     Attributes:
         own: the annotations of the index itself.
@@ -147,7 +147,8 @@ class OciLayout:
         return Descriptor(media_type, digest, self.blobs.size_bytes(digest))
 
     def put_manifest(self, manifest: Manifest, index_annotations: Annotations | None = None) -> Descriptor:
-        """Stores `manifest` and lists it in the index. Merges the annotations into its entry if it is listed already.
+        """Stores `manifest` and lists it in the index. If the manifest is listed already, merges the annotations into
+        its entry.
 
         Raises:
             NotFound: the manifest refers to a blob that is not stored.

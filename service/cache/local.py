@@ -5,8 +5,8 @@
     root/quarantine/<hex>.<n>   damaged blobs, which no longer match their digest
 
 A blob is written to `uploads` and renamed after its bytes are on the disk, so no crash leaves an incomplete blob under
-its name. A file in `uploads` without a lock was left by a process that died. The next process that opens the store
-removes it.
+the name of its digest. A file in `uploads` without a lock was left by a process that died. The next process that opens
+the store removes it.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ class BucketBlobStore:
         self.cache.pin(digests)
 
     def _upload(self, digest: Digest) -> Digest:
-        """Copies a blob from the cache to the bucket. If the bucket has it already, only its age is reset."""
+        """Copies a blob from the cache to the bucket. If the bucket has the blob already, only the blob's age is
+        reset.
+        """
         found = self.bucket.head(_name(digest))
         path = self.cache.path(digest)
         if found is not None and found.size_bytes == path.stat().st_size:

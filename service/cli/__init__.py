@@ -1,7 +1,7 @@
 """The `octet` command: a client of the HTTP API, and the commands that work without a server.
 
-`commands` contains the commands, `command_line` registers them, and the other modules are what they share: the client
-of the API, and printing. The application logic is in the other packages.
+`commands` contains the commands, and `command_line` registers the commands. The other modules contain code that the
+commands share: the client of the API, and printing. The application logic is in the other packages.
 """
 
 import os
@@ -10,7 +10,7 @@ import os
 # forks, which is safe only in a process with one thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import service.core.system.own_threads  # noqa: F401  counts the threads that existed before Octet starts its own
+import service.core.system.own_threads  # noqa: F401  counts the threads that exist before Octet starts any
 from service.cli.command_line import main
 from service.core.system.imports import block_torch
 

@@ -120,7 +120,7 @@ class Client:
     def _send(
         self, method: str, route: str, query: Mapping[str, Any], member: str, path: Path, on_sent: Callable[[int], None]
     ) -> Document:
-        """Sends a file; if the server already has it, sends only its digest as `member` of the query."""
+        """Sends a file; if the server already has the file, sends only the file's digest as `member` of the query."""
         digest = digest_of_file(path)
         if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
             return self._document(method, route, params={**query, member: digest})

@@ -57,7 +57,7 @@ class Output:
         self.progress.print(f"[bold yellow]note[/bold yellow]: {escape(printable(text))}")
 
     def refuse(self, different: Different) -> NoReturn:
-        """Ends the command after it has shown its result, because that result differs from its reference.
+        """Ends the command after it has shown its result, because the result differs from the reference.
 
         Raises:
             typer.Exit: always.
@@ -83,7 +83,8 @@ class Output:
 def _write_report(error: OctetError) -> Path | None:
     """Writes an internal error's report to the working directory. Returns its path, or None if the error has no report
     or the
-    file cannot be written."""
+    file cannot be written.
+    """
     if not isinstance(error, InternalError) or not error.report:
         return None
     text = json.dumps(error.report, indent=1) + "\n"

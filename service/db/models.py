@@ -149,7 +149,8 @@ class ModelStore:
         again. The number of a deleted version is never reused.
 
         Args:
-            force: True to delete it even if an alias points at it. An alias without a version is deleted too.
+            force: True to delete the model or version even if an alias points at it. An alias without a version is
+                deleted too.
 
         Raises:
             NotFound: the model or the version does not exist.

@@ -220,7 +220,9 @@ def _take(connection: sa.Connection, row: Row, owner: str, lease_until: datetime
 
 
 def _find_claimed(connection: sa.Connection, claim: VerificationClaim) -> Row | None:
-    """Returns the claim's row and locks it; None if another worker has claimed it since, or it was deleted."""
+    """Returns the claim's row and locks it; None if another worker has claimed the verification since, or it was
+    deleted.
+    """
     ours = sa.select(verifications).where(_is(claim.artifact, claim.verification.pool))
     return connection.execute(ours.where(verifications.c.token == claim.token).with_for_update()).one_or_none()
 

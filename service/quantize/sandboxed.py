@@ -2,8 +2,8 @@
 module is the child's parent, and does not load TVM.
 
 The child (`quantize.child`) parses the model, unpacks inputs, runs models built from it, and writes the quantized file.
-The child cannot start processes, so it requests builds from its parent. It sends the name of a file, and reads the
-built model in a directory to which it cannot write. Like the uploaded model, its results are untrusted.
+The child cannot start processes, so it requests builds from its parent. The child sends the name of a file, and reads
+the built model in a directory to which the child cannot write. Like the uploaded model, its results are untrusted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from service.core.settings import Settings
 from service.quantize.calibration.building import build
 from service.quantize.messages import QUANTIZE, QUANTIZED_FILE, REPORT_FILE, QuantizeRequest, answer_file
 
-_MOST_BUILDS = 64  # limit for each child; it needs three builds, and one for each mixture whose time it measures
+_MOST_BUILDS = 64  # limit for each child; a child needs three builds, and one for each mixture whose time it measures
 _MOST_REPORT_BYTES = 64 << 20
 
 

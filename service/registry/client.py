@@ -98,7 +98,9 @@ class Registry:
         return self._has(f"manifests/{digest}", f"manifest {digest}")
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
-        """Uploads a manifest. Returns true if the registry will itself list it as a referrer of its subject."""
+        """Uploads a manifest. Returns true if the registry will itself list the manifest as a referrer of the
+        manifest's subject.
+        """
         headers = {"content-type": media_type}
         with self._request("PUT", f"{self._base}/manifests/{name}", headers, lambda: data) as answer:
             self._expect(answer, f"manifest {name}", 201)

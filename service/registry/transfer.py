@@ -71,7 +71,9 @@ def _push_artifact(registry: Registry, layout: OciLayout, digest: Digest) -> Des
 
 
 def _push_manifest(registry: Registry, layout: OciLayout, digest: Digest, manifest: Manifest) -> tuple[int, bool]:
-    """Uploads a manifest with its blobs. Returns its size, and whether the registry lists it as a referrer."""
+    """Uploads a manifest with its blobs. Returns its size, and whether the registry lists the manifest as a
+    referrer.
+    """
     for part in dict.fromkeys(each.digest for each in (manifest.config, *manifest.layers)):
         registry.put_blob(part, layout.blobs.path(part))
     data = layout.blobs.read(digest)

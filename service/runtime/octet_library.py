@@ -164,7 +164,7 @@ def cards() -> tuple[list[Gpu], int]:
     Starts the driver: children that this process forks afterwards cannot use GPUs.
 
     Raises:
-        Unsupported: there is no usable GPU; the message explains why.
+        Unsupported: this process can use no GPU; the message explains why.
     """
     count, version = _int(), _int()
     check(library().cards(ctypes.byref(count), ctypes.byref(version)))
@@ -251,7 +251,7 @@ class NativeTeam(_Owner):
 
 
 class NativeModel(_Owner):
-    """Code, constants and a checked plan. After `close`, it is freed when its instances are closed, too."""
+    """Code, constants and a checked plan. After `close`, the model is freed when its instances are closed, too."""
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle, library().unload)

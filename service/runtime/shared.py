@@ -1,7 +1,7 @@
 """The tensors of one call in memory that two processes share, neither of which trusts the other's sizes.
 
 Both processes have the model's signature, which determines the offset of each tensor. The memory is sealed: it can
-neither grow nor shrink, so that a reader cannot be made to read beyond its end.
+neither grow nor shrink, so that a reader cannot be made to read beyond the end of the memory.
 """
 
 from __future__ import annotations

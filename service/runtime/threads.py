@@ -32,8 +32,8 @@ def team_of(cores: Iterable[Core], budget: int = 0, window_s: float = 0.1) -> Na
 
 
 class Threads:
-    """A number of threads: `with threads:` waits for their cores, and every kernel that is called inside is shared by
-    them.
+    """A number of threads: `with threads:` waits for as many cores, and every kernel that is called inside is shared by
+    these threads.
 
     Models enter it for every call. A measurement enters it around everything that must not be disturbed. Not for
     `async`.

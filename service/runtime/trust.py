@@ -1,4 +1,4 @@
-"""Decides whether an artifact may be loaded, by who built it: the signed provenance that is stored beside it.
+"""Decides whether an artifact may be loaded, by who built it: the signed provenance that is stored beside the artifact.
 
 Most programs require no signature, so the module that reads signatures is imported only when it is needed.
 """

@@ -268,7 +268,9 @@ def _manifests(layout: OciLayout, artifact_type: str) -> Iterator[tuple[Descript
 
 
 def _different(layout: OciLayout, artifact: Digest) -> Different | None:
-    """Returns why an artifact is not served, if its numerics report shows that it differs from its reference."""
+    """Returns why an artifact is not served, if its numerics report shows that the artifact differs from its
+    reference.
+    """
     try:
         return different_from(json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}"))
     except (NotFound, CorruptBlob, InvalidInput, ValueError) as error:

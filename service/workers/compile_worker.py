@@ -1,8 +1,9 @@
 """The compile worker: claims builds and runs the compiler on them, one at a time, until it is stopped. If a build takes
 long, a second thread runs smaller builds at the same time, also one at a time.
 
-The process may be killed at any moment. When its lease has expired, the next worker does the build, and finds the blobs
-that were already stored by their content. The next worker to start also removes the scratch folders of the killed one.
+The process may be killed at any moment. When the lease of its build has expired, the next worker does the build. It
+finds the blobs that were already stored, because blobs are named by their content. The next worker to start also
+removes the scratch folders of the killed one.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class CompileWorker:
     Args:
         targets: the targets to build for; an empty list means all targets.
         compile: the function that compiles or quantizes; tests pass another function.
-        on_quantized: called with a quantization and its result, before it is marked as succeeded.
+        on_quantized: called with a quantization and its result, before the quantization is marked as succeeded.
         on_build: called with the id of the build that this worker starts, and with None when it ends.
         on_idle: called when nothing was built for `settings.compiler_idle_s`. `on_idle` is called again only after
             another build.

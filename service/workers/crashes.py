@@ -7,7 +7,8 @@ count together. The supervisor itself uses only the file, because the database m
 
 **Which artifact is blamed.** A crash names every artifact that ran at that moment: one, or several that ran at the same
 time. An artifact that a crash has named is a *suspect*. From then on, no two suspects run at the same time. If a later
-crash names a suspect, only suspects are blamed for it, so this crash shows which of them caused the first.
+crash names a suspect, only suspects are blamed for it, so this crash shows which of the suspects caused the first
+crash.
 """
 
 from __future__ import annotations

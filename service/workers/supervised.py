@@ -84,7 +84,7 @@ class End:
         was_ready: true if it had reported that it was ready.
         error: the error that it reported, if any.
         starved: true if the kernel probably killed it for lack of memory.
-        hang: why this process killed it; empty if it did not.
+        hang: why this process killed the child; empty if this process did not kill it.
     """
 
     status: int

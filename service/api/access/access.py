@@ -1,4 +1,4 @@
-"""The access decision for a request: whether its key permits it."""
+"""The access decision for a request: whether the request's key permits the request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Access:
     """Decides about every request, on one event loop. A decision takes about 2 µs.
 
     Keys are required if any key exists, or if other machines can reach the address; `Settings.auth` may override this.
-    Once keys are required, this process requires them until it ends, even if all keys are deleted.
+    Once keys are required, this process requires keys until it ends, even if all keys are deleted.
     """
 
     def __init__(self, settings: Settings, clock: Clock | None = None, stores: Stores | None = None) -> None:

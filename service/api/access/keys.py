@@ -63,7 +63,7 @@ class KeyRing:
         limits: Limits = Limits(),  # noqa: B008
         tenant: str = "",
     ) -> tuple[Key, str]:
-        """Creates a key. Returns it and its text, which is not stored.
+        """Creates a key. Returns the key and its text, which is not stored.
 
         Raises:
             InvalidInput: the name, the scopes or the tenant are invalid.

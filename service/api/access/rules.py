@@ -27,7 +27,7 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
 _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/page/", _NOBODY, _NOBODY),
     ("/docs/", _NOBODY, _NOBODY),
-    # for probes and load balancers, which have no key; the response says only whether the server is healthy
+    # for probes and load balancers, which have no key; the response contains only whether the server is healthy
     ("/v2/health/", _NOBODY, _NOBODY),
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),

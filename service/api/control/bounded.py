@@ -1,4 +1,6 @@
-"""Routes whose body is read into memory completely before their function is called, so it must be small."""
+"""Routes whose request body must be small, because the whole body is read into memory before the route's function is
+called.
+"""
 
 from __future__ import annotations
 

@@ -310,8 +310,8 @@ class _Server(uvicorn.Server):
             await self._join()
 
     async def _join(self) -> None:
-        """Announces this process to the other processes of the cluster, and waits until it sees them. Called when the
-        models to preload are loaded.
+        """Announces this process to the other processes of the cluster, and waits until this process sees them. Called
+        when the models to preload are loaded.
         """
         if self._services.routing is not None:
             await self._services.routing.has_looked()

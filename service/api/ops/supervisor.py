@@ -179,13 +179,13 @@ class _Supervisor:
         serving = asyncio.ensure_future(self._data_plane.run())
         stopping = asyncio.ensure_future(self._stop_when(signals, serving))
         living = asyncio.ensure_future(self._keep_telling_systemd())
-        # Otherwise garbage collection in a child would write to all pages that it shares with this process, and so copy
-        # them.
+        # Otherwise garbage collection in a child would write to all pages that it shares with this process, and so make
+        # the kernel copy these pages.
         gc.freeze()
         running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:
             await running
-            # by now the public data plane has answered all requests that it forwarded to them
+            # by now the public data plane has answered all requests that it forwarded to the tenants' data planes
             await self._tenants.stop()
             return stopping.result() if stopping.done() else 0
         finally:

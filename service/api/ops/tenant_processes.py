@@ -122,7 +122,7 @@ class TenantProcesses:
         child.stack.close()
         if not child.task.cancelled() and (error := child.task.exception()) is not None:
             _logger.error("the data plane of %s is not restarted: %s", tenant or "the operator", error)
-        elif tenant in self._wanted and not self._is_stopping:  # it was requested again while it ended
+        elif tenant in self._wanted and not self._is_stopping:  # the data plane was requested again while it ended
             self._start(tenant)
 
 

@@ -57,8 +57,8 @@ def passes_of(
     with scratch_directory(within) as scratch:
         request = PassesRequest(source.absolute(), shapes or {}, target.name, numerics)
         result = _ask(PASSES, request, scratch, settings)
-        # If an upload has taken over the child, it could leave a link, which this process would follow with its own
-        # rights.
+        # If an upload has taken over the child, the child could leave a link, which this process would follow with the
+        # rights of this process.
         written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
         return result.pipeline, {path.name: path.read_text() for path in written}
 

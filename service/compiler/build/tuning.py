@@ -1,9 +1,9 @@
 """Tuning: measures other tile sizes than those that the cost model chose, and uses the faster ones.
 
 Each round builds the whole model with the next best tile of every layer. A kernel is therefore timed at its position in
-the model, with the cache contents that the layers before it leave. The fastest tile of each layer goes into one more
-build. This last build is verified like any other build. It replaces the first build if it is faster when the two run
-alternately.
+the model, with the cache contents that the layers before the kernel leave. The fastest tile of each layer goes into one
+more build. This last build is verified like any other build. It replaces the first build if it is faster when the two
+run alternately.
 """
 
 from __future__ import annotations

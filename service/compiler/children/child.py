@@ -86,7 +86,7 @@ def become(
     # was not written yet.
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
     os.environ.update(env)
-    tempfile.tempdir = None  # it is determined again from the new environment when it is next used
+    tempfile.tempdir = None  # the directory is determined again from the new environment when it is next used
     main(role, ends.messages, ends.parent_death)
 
 

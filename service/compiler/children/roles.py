@@ -142,8 +142,8 @@ def oracle_role(request: OracleRequest, report: Report) -> OracleResult:
     The oracle computes the imported module, before any pass, and one sample of a batch at a time. The comparison
     therefore covers every pass. If a model keeps state, its inputs are the calls of one sequence.
 
-    For a small model, it also chooses additional inputs (`compiler.children.probing`), and writes them with their
-    outputs.
+    For a small model, the oracle also chooses additional inputs (`compiler.children.probing`), and writes them with
+    their outputs.
     """
     report.at(stage=Stage.VERIFY)
     batch, signature = request.batch, request.signature

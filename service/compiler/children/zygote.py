@@ -1,7 +1,7 @@
 """The zygote: a process that has imported the compiler, never reads an upload, and forks children on request.
 
-`sandbox.zygotes` starts it as `python -m service.compiler.children.zygote SOCKET MODULE…` and sends requests to it.
-Each forked child then continues like every other child (`child`).
+`sandbox.zygotes` starts the zygote as `python -m service.compiler.children.zygote SOCKET MODULE…` and sends requests to
+the zygote. Each forked child then continues like every other child (`child`).
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ _LEAST_OVERLAP = 0.5
 def check_pixels(spec: TensorSpec, found: ModelMetadata) -> None:
     """Checks that the input can represent normalized pixels.
 
-    According to `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and
-    its input is quantized after normalization. But the Task Library passes pixels to 8-bit inputs unchanged, so some
-    files contain values that were never used, such as mean 0 and standard deviation 1. With these, most pixels would be
-    clipped or become equal.
+    According to `metadata_schema.fbs`, a quantized model has the mean and standard deviation of the float model, and
+    the input of the quantized model is quantized after normalization. But the Task Library passes pixels to 8-bit
+    inputs unchanged, so some files contain values that were never used, such as mean 0 and standard deviation 1. With
+    these, most pixels would be clipped or become equal.
 
     Raises:
         InvalidInput: less than half of the range of normalized pixels is in the input's range, or the number of

@@ -4,8 +4,8 @@ mode.
 Requires: a model of `qnn.*` operators and operators that only move elements.
 Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit for bit.
 
-- Each float sum is a separate function. If it were fused with the product that it adds, LLVM would contract the two to
-  a fused multiply-add, which rounds once less.
+- Each float sum is a separate function. If a sum were fused with the product that it adds, LLVM would contract the two
+  to a fused multiply-add, which rounds once instead of twice.
 - A value that is converted to float64 only for a sum is converted inside the sum.
 - The argmax of an operator returns the first occurrence, even if all elements are the smallest value of their type.
   TVM's own argmax returns no position in that case.

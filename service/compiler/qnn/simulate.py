@@ -42,7 +42,9 @@ class Simulation:
 
 
 def simulate(module: tvm.IRModule, bits: int = 32) -> Simulation:
-    """Returns `module` with accumulators of `bits`. If `bits` is more than `EXACT_BITS`, they keep their own width."""
+    """Returns `module` with accumulators of `bits`. If `bits` is more than `EXACT_BITS`, the accumulators keep their
+    own width.
+    """
     return _Simulating(bits).run(graph.main_of(module))
 
 

@@ -155,7 +155,7 @@ class QuantizedType:
 
     @property
     def dtype(self) -> str:
-        """The dtype of the tensors that hold the stored integers; 4-bit integers are held in bytes."""
+        """The dtype of the tensors that hold the stored integers; 4-bit integers are stored in bytes."""
         return _CARRIERS.get(self.storage, self.storage)
 
     @property

@@ -1,8 +1,8 @@
 """Finds tensors that only contain elements of other tensors (`kernels.moves`).
 
 A *move* is a reshape, a permutation, a slice or a concatenation. A tensor that only other moves read is never written:
-its readers copy from the tensors that it consists of. A concatenation can only be the first move of a chain. So if a
-network splits and concatenates channels in each of its units, the channels are written once in each unit.
+its readers copy from the tensors whose elements it consists of. A concatenation can only be the first move of a chain.
+So if a network splits and concatenates channels in each of its units, the channels are written once in each unit.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Plan:
         products: the outputs of products of two computed matrices.
         placements: maps a tensor to (the tensor whose memory it shares, the block of that tensor at which it begins).
         recurrent: maps the first variable of an LSTM to the LSTM and its kernel.
-        quantized: maps a tensor that is quantized while it is converted to an image to its `qnn.quantize`.
+        quantized: for each tensor that is quantized during its conversion to an image, the `qnn.quantize`.
         declined: maps the name of each declined group to the reason, as in `Selection`.
         reasons: maps each variable of a declined group to the reason.
         regions: maps the variable of a region's last operator to the region.
@@ -144,7 +144,8 @@ class Plan:
 
     def _pad_in_place(self, region: Region) -> None:
         """Makes a region write the padding of its result, if the zero point is computed at run time
-        (`qnn.dynamic_pad`)."""
+        (`qnn.dynamic_pad`).
+        """
         own = {step.var for step in region.steps}
         for var, group in list(self.model.groups.items()):
             if group.core.name != "qnn.dynamic_pad":
@@ -296,7 +297,8 @@ class Plan:
 
     def part(self, image: Image, var: relax.Var) -> Image:
         """Returns the part of `image` that `var` is a view of. `image` is the layout of the tensor returned by
-        `root`."""
+        `root`.
+        """
         parts = []
         while var in self.model.views:
             view = self.model.views[var]
@@ -329,7 +331,8 @@ class Plan:
 
     def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[Fill]]:
         """Follows views from `var`. Returns the tensor with the memory, the padding of the view, and the padding
-        values."""
+        values.
+        """
         padding, fills = Halo(), list[Fill]()
         while var in self.model.views:
             view = self.model.views[var]

@@ -152,4 +152,4 @@ class BuildCanceled(Exception):
 
 
 class LeaseLost(BuildCanceled):
-    """Another worker has taken over the build, or it has ended. The worker must stop and report nothing more."""
+    """Another worker has taken over the build, or the build has ended. The worker must stop and report nothing more."""

@@ -43,7 +43,7 @@ def target_of(settings: Settings, host: Host) -> Target:
 
     Raises:
         UnknownTarget: no target has this name.
-        Unsupported: this machine cannot run it; the message lists the features that it lacks.
+        Unsupported: this machine cannot run artifacts for the target; the message lists the features that it lacks.
     """
     name = settings.target or "host"
     target = host.target if name == "host" else parse_target(name)

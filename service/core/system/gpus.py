@@ -39,7 +39,9 @@ class Gpu:
     memory_bytes: int
 
     def runs(self, capability: int) -> bool:
-        """Returns true if the GPU runs code for `capability`: its major number is equal, its minor one not smaller."""
+        """Returns true if the GPU runs code for `capability`: the major number of the GPU is equal to that of
+        `capability`, and its minor number is not smaller.
+        """
         return self.capability // 10 == capability // 10 and self.capability >= capability
 
 

@@ -1,7 +1,7 @@
 """Compares outputs with expected ones. All checks, reports, commands and tests use this definition of "equal".
 
 Two values are equal if they compare equal or if both are NaN. So a NaN equals every NaN, whatever its sign or payload,
-infinities are equal if their signs are, and 0.0 equals -0.0. All other values are compared bit for bit.
+two infinities are equal if their signs are equal, and 0.0 equals -0.0. All other values are compared bit for bit.
 """
 
 from __future__ import annotations

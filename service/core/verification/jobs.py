@@ -34,7 +34,7 @@ class Verification:
     Attributes:
         pool: empty for the verification that decides whether the artifact is served, which any worker of the target may
             do. Otherwise this is an additional verification, for workers of this pool alone.
-        worker: the worker that is doing it, or did it last.
+        worker: the worker that is doing the verification, or did it last.
         result: `summary`, a sentence, and `pool`, the worker's pool. If it passed, the result also contains what was
             measured: `machine`, `threads`, `p50_s`, `p99_s`, `per_s` (calls one after the other) and `peak_percent`.
     """

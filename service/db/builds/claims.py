@@ -100,7 +100,7 @@ def any_to_claim(connection: sa.Connection, claimable: Claimable) -> bool:
 def claim(
     connection: sa.Connection, owner: str, claimable: Claimable, lease_s: float, max_attempts: int
 ) -> Claim | None:
-    """Claims the first build in the order of `claimable`; returns None if there is no such build.
+    """Claims the first build in the order of `claimable`; returns None if no such build exists.
 
     Builds that were canceled, or that had too many attempts, are ended instead.
     """
@@ -203,7 +203,7 @@ def finish(
         end(connection, row, now, BuildState.FAILED, error=error.to_json())
     elif canceled and row.cancel_requested:
         end(connection, row, now, BuildState.CANCELED)
-    else:  # it was requested again after it was canceled, when the worker had already stopped
+    else:  # the build was requested again after its cancellation, when the worker had already stopped
         _put_back(connection, row, now)
 
 

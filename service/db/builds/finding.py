@@ -40,7 +40,7 @@ def by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
 
 
 def with_requests(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
-    """Joins a query of builds with their requests, so that it has a row for each request."""
+    """Joins a query of builds with their requests, so that the result has a row for each request."""
     return query.add_columns(
         build_requests.c.model.label("requesting_model"), build_requests.c.version.label("requesting_version")
     ).join(build_requests, build_requests.c.build == builds.c.sequence)

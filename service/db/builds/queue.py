@@ -47,8 +47,8 @@ class BuildQueue:
         return self._database.notifications
 
     def claim(self, owner: str, lease_s: float, targets: Collection[str] = (), passing: bool = False) -> Claim | None:
-        """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if there is no
-        such build.
+        """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if no such build
+        exists.
 
         A build that already made too many workers die fails with `BuildCrashed` instead.
 

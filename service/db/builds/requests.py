@@ -39,7 +39,7 @@ def _hand_on(connection: sa.Connection, row: Row, now: datetime) -> bool:
     if heir is not None:
         change(connection, row.sequence, model=heir.model, version=heir.version)
         return True
-    if not BuildState(row.state).is_final:  # its worker gets LeaseLost at its next call
+    if not BuildState(row.state).is_final:  # the build's worker gets LeaseLost at its next call
         claims.end(connection, row, now, BuildState.CANCELED)
     change(connection, row.sequence, invalidated=True, artifact=None, error=None, model="", version=0, options={})
     connection.execute(sa.delete(build_events).where(build_events.c.build == row.sequence))

@@ -159,8 +159,8 @@ class BuildStore(BuildQueue):
     def cancel(self, id: str) -> Build:
         """Cancels a build for all models that requested it.
 
-        If a worker holds the build, it stops at the worker's next check; otherwise it is canceled at once. A build that
-        has ended does not change.
+        If a worker holds the build, the build stops at the worker's next check; otherwise it is canceled at once. A
+        build that has ended does not change.
 
         Raises:
             NotFound: no build has this id.

@@ -88,9 +88,9 @@ def _move_constant(document: Document, node: Node, known: Array) -> Array | None
 
 
 def fold_affine(document: Document) -> int:
-    """Folds operators into the convolution whose result they read, if nothing else reads it and its weights are
-    constant. These operators are BatchNormalization, and multiplication by or addition of constants per channel.
-    Several may follow one another.
+    """Folds operators into the convolution whose result they read, if nothing else reads this result and the weights of
+    the convolution are constant. These operators are BatchNormalization, and multiplication by or addition of constants
+    per channel. Several may follow one another.
 
     Conv(x, w, b) * f + a equals Conv(x, w * f, b * f + a) (https://arxiv.org/abs/1712.05877, section 3.2). The
     constants are computed in float64.

@@ -26,8 +26,8 @@ class Pattern:
         follows: true if the operator is quantized only if other operators already store its operands and its result. A
             function of one tensor then becomes a table. An operator without an integer form then only reads and writes
             bytes.
-        may_end_real: true if the operator is as fast with a float result. If its result is an output of the model, it
-            is not rounded to 8 bits.
+        may_end_real: true if the operator is as fast with a float result. A result that is an output of the model is
+            then not rounded to 8 bits.
         obstacle: returns another reason why the operator stays in float, or None.
         computed: the rule that applies if the operator's weights are computed.
         interpolated: the rule that applies if the operator's mode interpolates between elements.

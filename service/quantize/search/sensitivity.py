@@ -94,7 +94,7 @@ class Sensitivity:
 
     def curve(self, labels: Sequence[int | None] = (), raise_to: Raised = Raised.WIDE) -> list[Point]:
         """Measures the remaining loss when 0, 1, 2, 4 … all of the noisiest layers are in float instead of int8. If
-        `raise_to` is 16x8, also measures it when they are in 16x8.
+        `raise_to` is 16x8, also measures the loss when these layers are in 16x8.
         """
         counts = [0, *(1 << index for index in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})

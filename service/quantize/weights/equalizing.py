@@ -39,9 +39,9 @@ class _Parameters:
 
 
 def equalize(document: Document) -> int:
-    """Equalizes each pair of a Conv, Gemm or MatMul and the layer that reads its result, if nothing else reads it.
-    ReLU, LeakyReLU, pools or Flatten may be between the two. The model still computes the same function, up to float32
-    rounding.
+    """Equalizes each pair of a Conv, Gemm or MatMul and the layer that reads its result, if nothing else reads this
+    result. ReLU, LeakyReLU, pools or Flatten may be between the two. The model still computes the same function, up to
+    float32 rounding.
 
     Returns:
         The number of pairs that were equalized.

@@ -4,9 +4,9 @@ step changes the weights least.)
 Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, arXiv:2004.10568. Let E be a row of the
 rounding errors of the weights, and let G be the sum of x xᵀ over the columns x of the operand. The squared error of the
 layer's results, summed over all columns, is then E G Eᵀ. Minimizing it is a quadratic problem over zeros and ones (the
-paper's equation 20). The paper solves it by relaxation; here it is solved by descent. Starting with the nearest steps,
-every weight whose other rounding reduces the error is switched, until no switch reduces it. So the error is never
-larger than with rounding to the nearest step.
+paper's equation 20). The paper solves this problem by relaxation; here it is solved by descent. Starting with the
+nearest steps, every weight whose other rounding reduces the error is switched, until no switch reduces it. So the error
+is never larger than with rounding to the nearest step.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class _Unsent:
 
 class Link:
     """Sends and receives frames, for one event loop. Works from its construction until `close`, or until it calls
-    `lost`, which it does once.
+    `lost`, which happens at most once.
     """
 
     def __init__(self, connection: socket.socket, hear: OnMessage, lost: Callable[[], None]) -> None:
@@ -70,8 +70,8 @@ class Link:
         the connection is closed.
 
         Args:
-            passed: a socket to send with the frame. This object closes it once it is sent, or if the connection is
-                closed.
+            passed: a socket to send with the frame. This object closes the socket once it is sent, or if the connection
+                is closed.
         """
         if not self.is_open:
             if passed is not None:

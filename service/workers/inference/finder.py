@@ -121,7 +121,8 @@ class Finder:
             served = await self._loader.load(build, identity, beside)
             with served.hold():  # it must not be unloaded to make room for another model
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
-            if self.is_unloaded(identity.model, identity.version):  # a user unloaded it while it was being loaded
+            # a user unloaded the model while it was being loaded
+            if self.is_unloaded(identity.model, identity.version):
                 self._loader.unload(served)
             elif self._loader.holds(served):  # it is still loaded
                 return served

@@ -82,7 +82,7 @@ def not_loaded(model: str, version: int, why_not: str) -> Indexed:
     clients wait for this state before they send a request.
 
     Args:
-        why_not: the reason why the first request would not load it; empty if it would.
+        why_not: the reason why the first request would not load the version; empty if it would load it.
     """
     if why_not:
         return Indexed(model, version, ModelState.UNAVAILABLE, why_not)

@@ -2,9 +2,9 @@
 the model exists.
 
 The data plane has the models in memory, and chooses the model for each request by the routes that it received last. The
-registry reads the tables when the data plane first asks for a name, and again when the model has changed. One task does
-this for all names. A new model is loaded and warmed up before its name is switched to it. The old model is unloaded
-when its last request is answered.
+registry reads the tables when the data plane first requests a name, and again when the model has changed. One task does
+this for all names. A new model is loaded and warmed up before its name is switched to the new model. The old model is
+unloaded when its last request is answered.
 """
 
 from __future__ import annotations
@@ -346,7 +346,9 @@ class Registry:
                 self._retire_if_replaced(route)
 
     async def _canary(self, name: Name, wanted: Plan, main: Served) -> Served | None:
-        """Returns the canary version; None if it cannot be loaded, so that the main version gets its requests."""
+        """Returns the canary version; None if the canary cannot be loaded, so that the main version gets the canary's
+        requests.
+        """
         warning, canary = "", None
         if wanted.canary is not None:
             try:

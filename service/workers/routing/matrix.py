@@ -1,4 +1,6 @@
-"""Summarizes for each pool of a cluster: its build of a model version, the checks of this build, and its figures."""
+"""Summarizes for each pool of a cluster: the pool's build of a model version, the checks of this build, and its
+figures.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ class Cell:
     Attributes:
         build: the build that is served, or the one that was requested last if none is served.
         verified: True if every value equalled the canonical form's, and every difference from the reference runtime is
-            one that the mode documents. None if that is not known.
+            one that the mode documents. None if this is not known.
         checked: a sentence about the reference that the build was compared with; empty if no report contains it.
         memory_bytes: the size of the code, the constants and the memory that one call computes in. None if it is not
             known.
@@ -184,8 +186,8 @@ def cost_per_million(price_per_hour: float, figures: Figures, pool: Pool) -> flo
 
         price per hour / 3600 / calls per second * 10^6 / concurrent calls of one worker
 
-    Calls per second are measured with each call starting when the one before has ended. If they were not measured, 1 /
-    p50 is used. The price is that of one worker. A worker computes `capacity / workers` calls of one thread
+    Calls per second are measured with each call starting when the previous call has ended. If they were not measured, 1
+    / p50 is used. The price is that of one worker. A worker computes `capacity / workers` calls of one thread
     concurrently; if a call was measured on several threads, this number is divided by them, but is at least one. A GPU
     computes one call at a time. The result assumes workers that are busy all the time and calls that do not slow each
     other down, so it is a lower bound of the bill.

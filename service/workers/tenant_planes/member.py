@@ -1,8 +1,8 @@
 """One tenant's data plane, as seen from the control plane. Only its reports about that tenant's models are accepted.
 
-The process of a tenant's data plane runs code that was compiled from the tenant's uploads, so it is not trusted. Its
-reports about other tenants' models and its counts of keys are ignored. The process cannot hand over connections to the
-control plane, because the headers of such a connection state who the client is.
+The process of a tenant's data plane runs code that was compiled from the tenant's uploads, so the process is not
+trusted. Its reports about other tenants' models and its counts of keys are ignored. The process cannot hand over
+connections to the control plane, because the headers of such a connection state who the client is.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ async def push_artifact(
     ] = None,
 ) -> wire.Build:
     """The body is a tar archive of an OCI image layout, as `GET /api/v1/artifacts/{digest}/content` returns it: the
-    output of `octet compile` with the outputs that it expects.
+    output of `octet compile`, which includes the expected outputs of the model.
 
     A build loads the artifact in the sandbox and compares its outputs with the expected ones. When the build has
     succeeded, the artifact is served. An artifact is native code: where API keys are required, the key needs the scope

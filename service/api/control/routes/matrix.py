@@ -94,8 +94,8 @@ def _pools(services: Services, of: _Version) -> Iterator[Pool]:
 
 
 def _host(services: Services, of: _Version, built: Collection[str]) -> Iterator[Pool]:
-    """Yields this server once for each of its targets that the model is built for. Without such a target, yields it
-    once for its best target.
+    """Yields this server once for each of its targets that the model is built for. Without such a target, yields this
+    server once, for its best target.
     """
     here = services.registry.targets
     scheduling = scheduling_of(services.settings.serving(of[0]))

@@ -246,11 +246,11 @@ def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any
 
 def _describe(services: Services, source: Digest) -> tuple[int, str]:
     """Returns the size and format of a stored file. Raises `NotFound` also for a damaged file, because the client can
-    repair it by sending it again.
+    repair the file by sending it again.
     """
     blobs = services.layout.blobs
     try:
-        size_bytes = blobs.renew(source)  # protects it from garbage collection until a version uses it
+        size_bytes = blobs.renew(source)  # protects the file from garbage collection until a version uses it
         with blobs.path(source).open("rb") as file:
             return size_bytes, format_of(file)
     except CorruptBlob as error:

@@ -182,7 +182,8 @@ async def quantize(
     input of the model; either may contain `labels.csv`. The version's metadata defines how pictures become tensors.
     With `dynamic` or `weights`, which need no inputs, the body is empty.
 
-    A build quantizes the model. When it succeeds, the quantized model becomes a new version, and its own build starts.
+    A build quantizes the model. When the build succeeds, the quantized model becomes a new version, and the build of
+    this version starts.
     """
     await run_in_threadpool(submission.require_compiler)
     share = None if budget is None else parse_share(budget)
@@ -218,7 +219,7 @@ async def quantize(
         if digest is not None:
             size_bytes = services.layout.blobs.renew(
                 digest
-            )  # protects it from garbage collection until the build uses it
+            )  # protects the calibration set from garbage collection until the build uses it
             check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
         metadata = replace(found.metadata.over(_file_preprocessing(services, found)), labels=())
         full_options = replace(options, metadata=metadata, data=digest)
@@ -238,8 +239,8 @@ def list_quantizations(name: wire.PathName, services: ServicesOf) -> wire.Builds
 
 @router.get("/{id}", summary="Get a quantization", response_model=wire.QuantizedModel)
 def get_quantization(name: wire.PathName, id: wire.PathBuild, services: ServicesOf) -> wire.QuantizedModel:
-    """Returns the build and, once it has succeeded, the quantization's loss of accuracy and the version that it
-    created.
+    """Returns the build and, once it has succeeded, the quantization's loss of accuracy and the version that the
+    quantization created.
     """
     build = _quantization(services, name, id)
     shown = views.build(build, services.builds)

@@ -18,7 +18,7 @@ router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 
 @router.get("", summary="List the artifacts in quarantine", response_model=wire.Quarantine)
 def list_quarantine(services: ServicesOf) -> wire.Quarantine:
-    """Returns each quarantined artifact with its crashes and the models that use it."""
+    """Returns each quarantined artifact with its crashes and with the models that use the artifact."""
     held = services.crashes.quarantined()
     shown = [_to_wire(services, artifact, record) for artifact, record in held.items()]
     return wire.Quarantine(artifacts=[each for each in shown if each.models or not tenant.get()])

@@ -133,8 +133,8 @@ def measure(
 def explain_served(
     client: Client, digest: Digest, threads: int, seconds: float, unsandboxed: bool
 ) -> tuple[Digest, Explanation]:
-    """Explains an artifact on the server with the times attached to it. Measures it here if it has no times for this
-    number of threads.
+    """Explains an artifact on the server with the times attached to it. Measures the artifact here if no times for this
+    number of threads are attached.
     """
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:

@@ -52,7 +52,8 @@ def verify(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check who built an artifact, and that it computes the same outputs here as on the machine that compiled it.
+    """Check who built an artifact, and that the artifact computes the same outputs here as on the machine that compiled
+    it.
 
     Exit status 3: the outputs are the same as on the machine that compiled the artifact, but differ from those of its
     reference runtime.

@@ -271,7 +271,7 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
 
 
 def short_id(build: str) -> str:
-    """Returns a prefix of a build's id that identifies it; every command accepts it."""
+    """Returns a prefix of a build's id that identifies the build; every command accepts such a prefix."""
     return build[:8]
 
 

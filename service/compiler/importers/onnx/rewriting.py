@@ -134,7 +134,7 @@ def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
 
 def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
     """Returns the type of the stored values `name`. This is the type of their zero point; or else of the constant, of
-    the model's input, or of the QuantizeLinear that computes them.
+    the model's input, or of the QuantizeLinear that computes the values.
     """
     constant = graph.constants.get(point or name)
     if constant is not None:

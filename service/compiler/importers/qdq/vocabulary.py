@@ -34,8 +34,8 @@ class Vocabulary(Generic[G]):
             true for each of the conversions.
         per_tensor: returns true if the given conversion has one scale, which is constant and positive, and a storage
             type that the operators of `fused` support.
-        bounds: takes an operator and the name of its operand. If it is an activation, returns the real bounds to which
-            it clamps the operand; otherwise None.
+        bounds: takes an operator and the name of its operand. If the operator is an activation, returns the real bounds
+            to which it clamps the operand; otherwise None.
         bounded: takes an activation of `bounded_types`, the conversion before it and a name. Returns an operator that
             computes the activation on stored values, in the conversion's type, under that name.
         bounded_types: types of activations whose bound is stored exactly, whatever the scale: Relu.

@@ -56,6 +56,6 @@ def delegated_bounds(activation: str, storage: str, scale: float, zero_point: in
 def _quantize(real: float, scale: float, zero_point: int) -> int:
     with np.errstate(over="ignore"):
         quotient = float(np.float32(real) / np.float32(scale))
-    if math.isinf(quotient):  # it is beyond every storage range, and the caller clamps it
+    if math.isinf(quotient):  # the quotient is beyond every storage range, and the caller clamps it
         quotient = math.copysign(2.0**31, quotient)
     return zero_point + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))

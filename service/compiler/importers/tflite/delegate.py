@@ -1,10 +1,10 @@
 """Decides which nodes of a model LiteRT's default delegate (XNNPACK) computes, and which kernels compute the others.
 
 The delegate computes some operators only under certain conditions. Nodes that do not meet these conditions are computed
-by LiteRT's own optimized kernels, which round differently from the delegate. `TAKEN` lists those operators with the
-conditions of tflite/delegates/xnnpack/xnnpack_delegate.cc (VisitNode and the functions that it calls); the conditions
-were compared with LiteRT 2.3.0, node by node. Operators that the delegate never computes, or that only move or compare
-stored values, need no entry.
+by LiteRT's own optimized kernels, which round differently from the delegate. `TAKEN` lists the operators that the
+delegate computes only under conditions, with the conditions of tflite/delegates/xnnpack/xnnpack_delegate.cc (VisitNode
+and the functions that it calls); the conditions were compared with LiteRT 2.3.0, node by node. Operators that the
+delegate never computes, or that only move or compare stored values, need no entry.
 
 The delegate uses only the shapes and the constants that the file contains. A shape that operators compute from
 constants counts as computed at run time.

@@ -106,7 +106,7 @@ def computed(builder: relax.BlockBuilder, value: Value, params: Sequence[relax.V
 
 
 def outputs_of(result: Any) -> list[tuple[str | None, Value]]:
-    """Returns the tensors that a model returns. If they are in a dictionary, they have names.
+    """Returns the tensors that a model returns. Tensors in a dictionary have names.
 
     Raises:
         Unsupported: the model returns something else.

@@ -193,7 +193,9 @@ class Interpreter:
     # -- expressions
 
     def _value(self, node: ast.expr, scope: dict[str, Any], output: str) -> Any:
-        """Returns the value of `node`. `output` is the variable to which it is assigned; errors name it."""
+        """Returns the value of `node`. `output` is the variable to which the value is assigned; errors name this
+        variable.
+        """
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value

@@ -74,7 +74,7 @@ def spec_of(name: str, spec: Spec) -> TensorSpec:
     """Returns the specification of an input for clients.
 
     Raises:
-        Unsupported: its type is not float32, or its shape is invalid.
+        Unsupported: the input's type is not float32, or its shape is invalid.
     """
     if spec.dtype != "float32":
         raise Unsupported(f"the input {name} is {spec.dtype}; a quantized model needs float32 and quantizes it")

@@ -94,8 +94,8 @@ class FixedPoint:
 
 
 def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
-    """Finds scales and offsets that give the same clamped results as `fixed`. Returns None if there are no such numbers
-    for a channel.
+    """Finds scales and offsets that give the same clamped results as `fixed`. Returns None if no such scale and offset
+    exist for a channel.
 
     Args:
         smallest, largest: the bounds of each channel's accumulators.

@@ -129,7 +129,8 @@ class RealProduct(Arithmetic):
 
 @dataclass(frozen=True)
 class Slope(Arithmetic):
-    """`PRelu`: the first operand, or its product with the second operand (the slope) if it is negative.
+    """`PRelu`: the first operand, or, if the first operand is negative, its product with the second operand (the
+    slope).
 
     Attributes:
         above: requantizes a first operand of at least zero.

@@ -49,7 +49,8 @@ class Printer:
         self._places: dict[
             int, tuple[tirx.BufferStore, str]
         ] = {}  # maps a buffer's address to (store of its element, variable that `hold` declared)
-        # The values computed so far. The dictionary of a scope maps an operation (its text or address) to its variable.
+        # The values computed so far. The dictionary of a scope maps an operation (its text or address) to the variable
+        # with its value.
         self._scopes: list[dict[str | int, str]] = [{}]
 
     # -- lines that callers print between statements
@@ -80,7 +81,8 @@ class Printer:
 
     def hold(self, store: tirx.BufferStore) -> str:
         """Declares a C++ variable that is used instead of the element that `store` writes, until `release` is
-        called."""
+        called.
+        """
         name = self._new("sum")
         self.line(f"{type_name(_dtype(store.buffer))} {name};")
         self._places[_address(store.buffer)] = (store, name)

@@ -60,8 +60,8 @@ def _elementwise(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
-    """Returns the operand whose sample axis has the same length as the sample axis of the result. If there is no such
-    operand, returns any operand with samples.
+    """Returns the operand whose sample axis has the same length as the sample axis of the result. If no such operand
+    exists, returns any operand with samples.
     """
     widened = [_widened(each, len(shape)) for each in operands if isinstance(each, Samples)]
     return max(widened, key=lambda each: each.extent == shape[each.axis])

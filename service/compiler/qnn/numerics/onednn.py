@@ -4,7 +4,7 @@ to even.
 A primitive converts its accumulators to float32, multiplies them by its output scale, adds its sum post-operation, and
 rounds and saturates the result (`store_output` in src/cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp). MXNet's scales
 are reciprocal (steps per unit), and MXNet computes each in float32, in an order of its own. The importer sets the
-types' scales so that their quotient is exact; here it is computed in float64 and then rounded.
+types' scales so that their quotient is exact; here the quotient is computed in float64 and then rounded.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Reorder:
 class FloatAveragePool:
     """The int8 pooling primitive (`jit_uni_i8i8_pooling.cpp`): the sum times the float32 reciprocal of the count.
 
-    Padding is not counted. If a model counts it, the importer adds it to the image as zeros.
+    Padding is not counted. If a model counts the padding, the importer adds the padding to the image as zeros.
     """
 
     summary = "z + round_even(float(sum - count * z) * float(1 / count)), padding not counted"

@@ -28,7 +28,7 @@ def conv2d(
 ) -> relax.Call:
     """Returns sum((x - zero_point_x) * (weight - zero_point_w)) + bias, as accumulators.
 
-    With `accum_dtype="float32"`, operands may be held as float32 (`ops.simulated`).
+    With `accum_dtype="float32"`, operands may be stored as float32 (`ops.simulated`).
 
     Args:
         x: `[N, H, W, C]`, the storage of `in_type` (per-tensor).

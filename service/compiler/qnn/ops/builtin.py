@@ -35,8 +35,8 @@ def without_builtin(call: relax.Call) -> relax.Call:
 
 
 def vectorized(call: relax.Call) -> relax.Call:
-    """Returns `call`, a `qnn.requantize`. If its kernel rounds by position, returns it as `qnn.vector_requantize`,
-    which no pass moves.
+    """Returns `call`, a `qnn.requantize`. If the call's kernel rounds by position, returns the call as
+    `qnn.vector_requantize`, which no pass moves.
     """
     if name_of(call) != "requantize" or str(call.attrs[BUILTIN]) not in _POSITIONAL:
         return call

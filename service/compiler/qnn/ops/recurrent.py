@@ -1,7 +1,7 @@
 """The parts of one step of recurrent operators: LSTM and SVDF.
 
-`dense` computes a gate's sums: one of the input, and one of the hidden state. `rescale` converts them to 16-bit numbers
-and adds them. `lstm_cell` and `lstm_output` compute the rest of a step.
+`dense` computes a gate's sums: one of the input, and one of the hidden state. `rescale` converts these sums to 16-bit
+numbers and adds them. `lstm_cell` and `lstm_output` compute the rest of a step.
 """
 
 from __future__ import annotations

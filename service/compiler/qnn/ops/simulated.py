@@ -16,7 +16,7 @@ MOST_BITS = {"int32": 32, "int64": 64}  # the width of an accumulator
 
 
 def simulated_quantize(x: relax.Expr, out_type: QuantizedType) -> relax.Call:
-    """Returns the integers that `quantize` would store, held as float32."""
+    """Returns the integers that `quantize` would store, as float32."""
     return call_of("simulated_quantize", [x], out_type=out_type)
 
 

@@ -1,5 +1,5 @@
-"""Drop casts: removes a function of one stored value if it changes nothing, or if the operator that produces the value
-can compute it as well.
+"""Drop casts: removes a function of one stored value if the function changes nothing, or if the operator that produces
+the value can compute the function as well.
 
 - A dequantize followed by a quantize to the same type is removed. Operators that only move elements may be between
   them, and stay.

@@ -1,8 +1,8 @@
 """Fold constants: computes at compile time everything that does not depend on an input, with the mode's own oracle.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the outputs do not change. If all operands of an operator are constants and the oracle can evaluate it, it is
-    folded, unless its result has more than `_MOST_ELEMENTS` elements.
+Ensures: the outputs do not change. An operator is folded if all of its operands are constants and the oracle can
+    evaluate it, unless its result has more than `_MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations

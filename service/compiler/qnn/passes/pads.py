@@ -1,7 +1,7 @@
 """Move pads: pads stored values instead of real ones, and permutes before padding.
 
-If a tensor is padded between two conversions of one type, its stored form is padded instead. If a tensor is padded and
-then permuted, it is permuted first, so that images are converted to the kernels' layout without their padding.
+If a tensor is padded between two conversions of one type, its stored form is padded instead. A tensor that is padded
+and then permuted is permuted first, so that images are converted to the kernels' layout without their padding.
 
 In networks that were trained with TensorFlow's "same" padding, exporters write the padding as a separate operator, and
 quantizers put a dequantization before it and a quantization after it. On stored values, it becomes the halo of an image

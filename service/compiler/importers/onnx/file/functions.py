@@ -27,8 +27,8 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(frozen=True)
 class Scope:
-    """The names and attributes of one call of a function. A subgraph in the function is read later; until then, its
-    `Scope` is stored next to its bytes, under the key `SCOPE`.
+    """The names and attributes of one call of a function. A subgraph in the function is read later. Until then, the
+    `Scope` is stored next to the subgraph's bytes, under the key `SCOPE`.
 
     Attributes:
         names: the function's tensor names -> the names in the graph of the call.

@@ -43,7 +43,8 @@ class _File:
     Attributes:
         functions: the model's functions.
         files: the files that may contain external data.
-        budget: the number of fields that may still be read. Subgraphs share it with the file that contains them.
+        budget: the number of fields that may still be read. Subgraphs share this budget with the file that contains
+            them.
         size_bytes: the size of the file.
     """
 

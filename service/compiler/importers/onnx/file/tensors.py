@@ -50,7 +50,7 @@ def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor
     are reported first.
 
     Raises:
-        MalformedModel: its elements do not fit its shape.
+        MalformedModel: the elements of the tensor do not fit its shape.
     """
     name = text(values.get("name")) if name is None else name
     dtype = DTYPES.get(values.get("data_type", 0), f"type {values.get('data_type', 0)}")

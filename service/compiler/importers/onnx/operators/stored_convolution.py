@@ -65,7 +65,7 @@ def stored_conv(node: Node) -> relax.Var:
 
 
 def _named_type(node: Node, filters: int) -> QuantizedType:
-    """Returns the type of the result, as the file defines it. If it has one scale, it is clamped by the operator's
+    """Returns the type of the result, as the file defines it. A type with one scale is clamped by the operator's
     activation.
     """
     storage = str(node.data(8).dtype.name)

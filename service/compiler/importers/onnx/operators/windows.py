@@ -25,8 +25,9 @@ class Windows:
         channels: C.
         groups: the number of groups of the channels.
         kernel, strides, dilation: each for height and width.
-        padding: top, left, bottom, right. With `ceil_mode`, there is a last window if it begins inside the image or its
-            leading padding. For a transposed convolution: the rows and columns that are removed from the result.
+        padding: top, left, bottom, right. With `ceil_mode`, an additional last window exists if it would begin inside
+            the image or the leading padding. For a transposed convolution: the rows and columns that are removed from
+            the result.
         output_padding: the rows and columns that are added to the result of a transposed convolution, at the bottom and
             on the right.
     """

@@ -3,8 +3,8 @@ with a real bias.
 
 ONNX Runtime computes these convolutions on dequantized values; only the rounding of its sums differs from Octet's. Such
 convolutions occur if the result or the bias is real. They also occur around depthwise convolutions, because NNCF and
-OpenVINO quantize the input of a depthwise convolution by channel. Each channel is summed separately, so its scale can
-be multiplied into the scale of its filters.
+OpenVINO quantize the input of a depthwise convolution by channel. Each channel is summed separately, so the scale of a
+channel can be multiplied into the scale of the channel's filters.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ def drop_redundant_activations(model: Model) -> Model:
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
     optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of the type
     and all bounds are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). The optimizer moves
-    conversions first, so operators through which it moves them may be between the activation and the QuantizeLinear. It
-    does not move conversions again afterwards. So an activation stays if such an operator is before it; if the
-    activation were removed here, the conversion would move through that operator. Transposes are an exception, because
-    a later rule swaps them with the conversion.
+    conversions first, so there may be operators through which conversions move between the activation and the
+    QuantizeLinear. It does not move conversions again afterwards. So an activation stays if such an operator is before
+    it; if the activation were removed here, the conversion would move through that operator. Transposes are an
+    exception, because a later rule swaps them with the conversion.
 
     The Add of a bias to a MatMul can be such an operator: for more than two dimensions the optimizer makes a Gemm of
     the two and a Reshape after it. The ranks are not known yet, so an activation after such an Add stays for matrices

@@ -59,7 +59,7 @@ Table = Mapping[str, tuple[int, Kind]]  # field -> its slot, and its type
 
 @dataclass(frozen=True)
 class Schema:
-    """The tables of one kind of buffer.
+    """The tables of one type of buffer.
 
     Attributes:
         name: the name of this buffer type in messages.

@@ -53,11 +53,11 @@ def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
 def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
     """Returns the bytes of buffer `index`, or None if it is empty. Buffer 0 means "no buffer", whatever it contains
     (`ParseTensors` in tflite/core/interpreter_builder.cc). The bytes are in the FlatBuffer; in files larger than 2 GB,
-    they come after it (`Buffer.offset`). Errors name the buffer's `owner`. If the owner is a tensor, `tensor` is its
-    name.
+    they come after the FlatBuffer (`Buffer.offset`). Errors name the buffer's `owner`. If the owner is a tensor,
+    `tensor` is its name.
 
     Raises:
-        MalformedModel: the buffer does not exist, or lies outside the file.
+        MalformedModel: the buffer does not exist, or is not inside the file.
     """
     if index >= model.BuffersLength():
         raise MalformedModel(

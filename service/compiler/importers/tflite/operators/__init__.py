@@ -60,8 +60,8 @@ class Rule:
         convert: emits the operator's calls. Returns its output, or a list if there are several.
         arity: smallest and largest number of inputs.
         outputs: largest number of outputs.
-        real: converts the operator for float32 activations. None if they are not supported, or if `convert` supports
-            them.
+        real: converts the operator for float32 activations. None if float32 activations are not supported, or if
+            `convert` supports them too.
         hybrid: converts the operator for float32 activations and int8 weights.
         sparse: true if the operator can read sparse constants.
         skips_empty: true if its activations may be empty.

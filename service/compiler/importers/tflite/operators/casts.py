@@ -1,7 +1,7 @@
 """CAST: converts the stored elements to another type and ignores scales (`copyCast` in tflite/kernels/cast.cc).
 
-A whole number loses its upper bits. A real value loses its fraction; if it is outside the range of the type, it becomes
-the nearest bound, and NaN becomes the upper bound.
+A whole number loses its upper bits. A real value loses its fraction; a value outside the range of the type becomes the
+nearest bound, and NaN becomes the upper bound.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _typed(program: Program, call: Call) -> Call:
 
 
 def _constant_argument(program: Program, call: Call, value: Any) -> Any:
-    """Returns an argument. If it is a constant tensor, returns its value; if it is computed, returns it unchanged."""
+    """Returns an argument. For a constant tensor, returns the tensor's value. Returns a computed argument unchanged."""
     if not isinstance(value, Operand):
         return value
     tensor = program.constants.get(call.inputs[value.place])

@@ -39,7 +39,8 @@ class Payloads:
 
         Raises:
             MalformedModel: the tensor does not exist, or does not fit its record.
-            Unsupported: NumPy does not have its element type, it is a pickle, or constants repeat elements too often.
+            Unsupported: NumPy does not have the tensor's element type, the tensor is stored as a pickle, or constants
+                repeat elements too often.
         """
         try:
             return self._tensor(name)

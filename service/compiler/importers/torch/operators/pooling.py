@@ -109,8 +109,8 @@ def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -
 
 
 def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[int] | None, list[int], bool]:
-    """Expresses adaptive pooling of `[N, C, H, W]` as a mean. If the windows have equal sizes, they become axes of
-    their own.
+    """Expresses adaptive pooling of `[N, C, H, W]` as a mean. If the windows have equal sizes, each of their two
+    dimensions becomes a separate axis.
 
     Returns:
         The shape with these axes (None if it is the image's shape), the axes of the mean, and true if these axes are

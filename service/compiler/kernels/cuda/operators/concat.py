@@ -1,8 +1,8 @@
 """Concatenation of channels. One kernel copies all parts, through a lookup table if a part's type differs from the
 destination's.
 
-A part that begins at a block and has the destination's type is not copied if the kernel that computes it can write it
-directly to the destination.
+A part that begins at a block and has the destination's type is not copied if the kernel that computes the part can
+write it directly to the destination.
 """
 
 from __future__ import annotations

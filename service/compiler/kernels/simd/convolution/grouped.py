@@ -239,8 +239,8 @@ class _Grouped:
             at = self._offsets(reads)
             for part in (excess.weights, *excess.parts):
                 arranged = reads.weights(self.grouping, filters, part)
-                # All steps of the first part are kept, even if their weights are zero, so that their number does not
-                # depend on values. Only the additional steps depend on values.
+                # All steps of the first part are kept, even if their weights are zero, so that the number of these
+                # steps does not depend on values. Only the additional steps depend on values.
                 kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
                 offsets.append(at[kept])
                 listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))

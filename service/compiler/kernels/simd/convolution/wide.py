@@ -1,6 +1,7 @@
 """The output stage of layers whose result is a contiguous tensor of int32, int16 or float32, not an 8-bit image.
 
-Such a tensor is an output of the model, or it is read by an operator without a kernel, so it has no blocks and no halo.
+Such a tensor is an output of the model, or an operator without a kernel reads it. So the tensor has no blocks and no
+halo.
 """
 
 from __future__ import annotations

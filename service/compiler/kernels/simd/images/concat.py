@@ -5,8 +5,8 @@ If a part begins inside a block of the destination, its channels are shifted wit
 contains the last channels of one source block and the first channels of the next. The part's first destination block
 also contains the last channels of the previous part.
 
-A part that begins at a block and has the destination's type is not copied if the kernel that computes it can write it
-directly to the destination.
+A part that begins at a block and has the destination's type is not copied if the kernel that computes the part can
+write it directly to the destination.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ class Value:
     """A value of the region.
 
     Attributes:
-        phase: the number of the pass that computes it. If there is one value for each row, it is computed before the
-            pass.
-        kept: the index of the memory in which it is stored for later passes; -1 if it is not stored.
+        phase: the number of the pass that computes the value. A value with one number for each row is computed before
+            the pass.
+        kept: the index of the memory in which the value is stored for later passes; -1 if it is not stored.
     """
 
     step: Step

@@ -179,8 +179,8 @@ def reciprocal(total: Array, integer_bits: int) -> tuple[Array, Array]:
 
 
 def _reciprocals(total: te.Tensor) -> te.Tensor:
-    """Computes the reciprocal once for each row. If it were fused into its reader, it would be computed for each
-    element.
+    """Computes the reciprocal once for each row. If the reciprocal were fused into its reader, it would be computed for
+    each element.
     """
     return te.compute(total.shape, lambda *index: _lowered_reciprocal(total(*index)), name="reciprocal")
 

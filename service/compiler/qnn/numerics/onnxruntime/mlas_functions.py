@@ -1,4 +1,6 @@
-"""ONNX Runtime's functions of one 8-bit value, and its softmax: tables of 256 values, like its own."""
+"""ONNX Runtime's functions of one 8-bit value, and its softmax: tables of 256 values, like the tables that ONNX Runtime
+itself uses.
+"""
 
 from __future__ import annotations
 

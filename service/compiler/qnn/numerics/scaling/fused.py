@@ -1,7 +1,7 @@
 """The fused multiply-add of float32 (a * b + c, rounded once), and sums of products that use only it.
 
 NumPy has no fused multiply-add. A small library of plain loops (`service/native/fused`) provides it. A C++ compiler
-compiles it, so that the oracle shares no code with the kernels that it checks.
+compiles this library, so that the oracle shares no code with the kernels that it checks.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def _largest(kind: QuantizedType) -> int:
 
 
 def _centered(builder: relax.BlockBuilder, x: relax.Expr, zero_point: int, dtype: str) -> relax.Expr:
-    """Emits the conversion as a separate function, so that each value is converted once. If it were fused into the
-    product, it would be repeated for every product.
+    """Emits the conversion as a separate function, so that each value is converted once. If the conversion were fused
+    into the product, it would be repeated for every product.
     """
 
     def convert(x: te.Tensor) -> te.Tensor:
