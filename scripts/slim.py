@@ -13,7 +13,7 @@ from pathlib import Path
 
 # In all packages: type stubs, tests and C++ headers, which are needed only for development.
 _EVERYWHERE = ("**/*.pyi", "**/tests", "**/include")
-# In packages that are installed.
+# Files to remove from some of the installed packages.
 _UNUSED = (
     "ziglang/lib",  # Sources of the C++ compiler's libraries; only its linker is used, which is part of the program.
     "nvidia/cuda_nvrtc/lib/*.alt.*",  # A second copy of the library, linked differently.

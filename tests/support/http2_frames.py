@@ -141,7 +141,7 @@ class Peer:
             while len(self._unread) < 9 or len(self._unread) < 9 + int.from_bytes(self._unread[:3]):
                 try:
                     more = self.socket.recv(1 << 20)
-                except ConnectionResetError:  # the server closed it with unread data
+                except ConnectionResetError:  # the server closed the connection with unread data
                     more = b""
                 if not more:
                     assert self._unread == b"", "the server hung up within a frame"

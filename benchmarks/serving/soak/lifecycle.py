@@ -21,7 +21,7 @@ _EXAMPLES = CHECKOUT / "examples"
 _FILES = "digits_int8.tflite", "digits_uint8.tflite"
 _NUMERICS, _MODE = "litert-reference", "reference"  # and its name in the expected results
 _DESCRIPTION = (
-    b"MLIR Converted."  # occurs in each file: with another text in its place, it is another file of the same model
+    b"MLIR Converted."  # a text that occurs in each file; replacing the text gives another file of the same model
 )
 _BUILD_S = 300.0
 _CANARY_PERCENT, _CANARY_S = 30, 1.0
@@ -70,7 +70,7 @@ class Versions:
         return status
 
     def renew(self) -> str:
-        """Pushes a new version, makes it a canary, then promotes it; every third time it is rolled back."""
+        """Pushes a new version, makes it a canary, then promotes it; every third version is rolled back."""
         turn = next(self._turns)
         version = self.push(turn)
         before = self._stable()

@@ -34,9 +34,9 @@ class Signature {
   void read_tensor(Json& json, octet_role role);
   void read_shape(Json& json, octet_tensor& tensor);
 
-  List<octet_tensor> tensors_[3];  // By role.
+  List<octet_tensor> tensors_[3];  // The tensors by role.
   List<int64_t> dimensions_;       // The dimensions of all shapes.
-  List<Initial> initials_;         // By state.
+  List<Initial> initials_;         // The initial values by state.
 };
 
 }  // namespace octet

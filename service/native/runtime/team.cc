@@ -151,7 +151,7 @@ void octet_team::leave() {
   octet::Turn turn = grant->turn;
   octet::delete_grant(grant);
   if (turn.cores == 0) return;
-  // done before its cores are released, so that the next lease finds its workers
+  // The group is returned before the cores are released, so that the next lease finds the workers of the group.
   if (group != nullptr) return_group(group);
   budget_.release(turn);
 }

@@ -247,7 +247,7 @@ def test_a_paused_call_blocks_its_client(echo_program: Path) -> None:
 
 
 def test_unread_responses_stop_further_requests(echo_program: Path) -> None:
-    """A stream whose responses are not read gets no more window, until they are read."""
+    """A stream gets no more flow control window until its responses are read."""
     with echo_server(echo_program, unsent=100_000) as port, Peer(port) as peer:
         peer.headers(1, head("Stream"))
         for _ in range(6):

@@ -44,8 +44,8 @@ struct Job {
   std::shared_ptr<Mailbox> mailbox;                             // Receives the finished job.
 
   Outcome outcome = Outcome::kPending;
-  std::vector<Tensor> outputs;  // Followed by the new state tensors.
-  std::string fault;            // Why it failed.
+  std::vector<Tensor> outputs;  // The outputs, followed by the new state tensors.
+  std::string fault;            // The reason why the job failed.
   Stages stages;
 
   // Used by the queue only, under its lock.

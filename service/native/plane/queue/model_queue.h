@@ -28,7 +28,7 @@ namespace octet::plane {
 struct Rules {
   int64_t queue_size = 64;  // Requests that may wait while every instance is busy.
   int64_t levels = 3;       // Number of priority levels.
-  // the maximum of samples in a call of several requests; 0 means the largest size that was built
+  // The maximum of samples in a call of several requests; 0 means the largest size that was built.
   int64_t max_batch = 0;
   double max_delay_s = 0;      // How long a call waits for requests that may join it.
   double max_wait_s = kNever;  // The longest expected wait of an admitted request, estimated from the last calls.

@@ -1,4 +1,4 @@
-"""LSTMs, computed by one kernel for all steps, equal the oracle bit for bit. Other rescaled layers equal it too."""
+"""LSTMs, computed by one kernel for all steps, equal the oracle bit for bit. Other rescaled layers do, too."""
 
 from __future__ import annotations
 

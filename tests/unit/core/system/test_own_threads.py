@@ -19,7 +19,7 @@ def test_a_process_has_its_main_thread_and_those_that_it_starts() -> None:
 
 
 def test_earlier_native_threads_belong_to_an_emulator() -> None:
-    """Native threads that exist before the import are taken for an emulator's, such as qemu's."""
+    """Native threads that exist before the import are assumed to be threads of an emulator, such as qemu."""
     assert _output_of(f"{_NATIVE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
 
 

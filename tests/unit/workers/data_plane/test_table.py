@@ -55,7 +55,7 @@ def probe() -> Path:
 
 
 def rank_workers(probe: Path, *batches: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Returns which workers can serve each model after each of the lists of orders, in one process."""
+    """Executes the lists of orders in one process; returns, after each list, which workers can serve each model."""
     queries = [f"rank {model} {version or '-'}" for model, version in NAMES]
     text = "\n".join(line for each in batches for line in [*map(json.dumps, each), *queries]) + "\n"
     run = subprocess.run([probe], input=text, capture_output=True, text=True, check=True)
