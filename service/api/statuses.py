@@ -1,4 +1,6 @@
-"""The HTTP status of each error. This module needs no web framework, because the data plane's responses use it too."""
+"""The HTTP status of each error. This module must not import the web framework, because code that runs without a web
+framework uses this module for the data plane's responses.
+"""
 
 from __future__ import annotations
 

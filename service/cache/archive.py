@@ -56,9 +56,9 @@ class LayoutArchive:
         """Returns the bytes of a small blob: a manifest or a config.
 
         Raises:
-            NotFound: the archive does not contain it.
-            DigestMismatch: its bytes do not match its name.
-            MalformedModel: it is too large for a manifest or a config.
+            NotFound: the archive does not contain the blob.
+            DigestMismatch: the blob's bytes do not match its name.
+            MalformedModel: the blob is too large for a manifest or a config.
         """
         data = self._document(_name_of(digest))
         if digest_of(data) != digest:

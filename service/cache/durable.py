@@ -23,7 +23,7 @@ def locked(directory: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        # closing is not enough, because a child that was forked since then has the descriptor too
+        # closing the descriptor may not free the lock: a child that was forked in the meantime has it open too
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 

@@ -98,7 +98,7 @@ class LocalBlobStore:
         except FileNotFoundError:
             raise NotFound(f"there is no file {path.name!r} to store") from None
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENXIO):  # a symbolic link; a socket
+            if error.errno not in (errno.ELOOP, errno.ENXIO):  # ELOOP: a symbolic link; ENXIO: a socket
                 raise
             raise _not_regular(path) from None
         try:
@@ -259,7 +259,7 @@ class LocalBlobStore:
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # finished since it was listed
+                continue  # the upload finished after it was listed
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink(missing_ok=True)

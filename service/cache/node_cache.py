@@ -45,7 +45,8 @@ class NodeCache:
         self._fetching = root / "fetching"
         self._fetching.mkdir(exist_ok=True)
         self._max_bytes, self._fetch = max_bytes, fetch
-        self._looked_s, self._room_bytes = -_LOOK_S, 0  # time of the last summing up, free bytes since
+        # when the sizes of all files were last added up; the bytes that are still free
+        self._looked_s, self._room_bytes = -_LOOK_S, 0
         self._pinning = threading.Lock()
         self._pinned: dict[Digest, int] = {}  # digest -> file descriptor that holds a shared lock
 

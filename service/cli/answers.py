@@ -27,7 +27,7 @@ class Answer:
 
     Attributes:
         model: the model's name and version, or the folder of the compiled model.
-        outputs: by name.
+        outputs: the output tensors, by name.
         specs: the outputs' types and shapes, in the model's order.
         took_s: how long the prediction took.
         labels: the model's labels. They are not used if their number differs from the number of classes.
@@ -108,7 +108,8 @@ def top(values: Array, labels: Sequence[str] | None, count: int = 5) -> list[dic
 def bars(best: Sequence[Mapping[str, Any]]) -> Table:
     """Returns the result of `top` as bars, scaled from 0 to 1 if all values are in that range, else from the lowest to
     the
-    highest value."""
+    highest value.
+    """
     values = [entry["value"] for entry in best]
     are_shares = min(values) >= 0 and max(values) <= 1
     low, span = (0.0, 1.0) if are_shares else (min(values), max(values) - min(values) or 1.0)

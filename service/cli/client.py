@@ -96,7 +96,7 @@ class Client:
     def push_artifact(
         self, archive: Path, name: str, on_sent: Callable[[int], None], options: Mapping[str, str] | None = None
     ) -> Document:
-        """Uploads an archive of a compiled artifact, as `push` does a model."""
+        """Uploads an archive of a compiled artifact."""
         return self._put("/api/v1/artifacts", {"name": name, **(options or {})}, archive, on_sent)
 
     def quantize(

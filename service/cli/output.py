@@ -53,7 +53,7 @@ class Output:
         self.answers.print(f"\nNext: [bold]{escape(command)}[/bold]")
 
     def note(self, text: str) -> None:
-        """Writes a sentence beside the result, to stderr."""
+        """Writes a sentence to stderr, so that it is not part of the result."""
         self.progress.print(f"[bold yellow]note[/bold yellow]: {escape(printable(text))}")
 
     def refuse(self, different: Different) -> NoReturn:

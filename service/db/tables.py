@@ -51,7 +51,7 @@ model_versions = sa.Table(
     sa.Column("format", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Column("metadata", sa.Text, nullable=False, server_default=""),  # JSON; see core.metadata
+    sa.Column("metadata", sa.Text, nullable=False, server_default=""),  # JSON; see core.models.metadata
     sa.UniqueConstraint("name", "source"),
 )
 
@@ -63,7 +63,7 @@ deleted_versions = sa.Table(
     sa.Column("highest", sa.Integer, nullable=False),
 )
 
-# Aliases of versions, such as `stable`; see core.alias.
+# Aliases of versions, such as `stable`; see core.models.alias.
 model_aliases = sa.Table(
     "model_aliases",
     metadata,
@@ -120,8 +120,8 @@ is_live = sa.and_(
     builds.c.state.in_(sa.bindparam("live_states", _LIVE_STATES, expanding=True, literal_execute=True)),
     sa.not_(builds.c.invalidated),
 )
-# The migration creates the index on PostgreSQL too, with `postgresql_where`. That option here would load the dialect in
-# every process that uses the tables.
+# The migration creates the index on PostgreSQL too, with `postgresql_where`. If that option were also set here, every
+# process that uses the tables would load the PostgreSQL dialect.
 sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live)
 
 # The builds among which `claims.claim` finds the next one. The condition is literal SQL so that SQLite uses the index.
@@ -189,7 +189,7 @@ verifications = sa.Table(
     sa.Index("ix_verifications_state_created_at", "state", "created_at"),
 )
 
-# The worker processes, with their last heartbeats and their capabilities; see core.worker.
+# The worker processes, with their last heartbeats and their capabilities; see core.cluster.worker.
 workers = sa.Table(
     "workers",
     metadata,
@@ -249,7 +249,7 @@ audit_log = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# The crash records of artifacts that were running when a data plane crashed, as JSON; see core.crash.
+# The crash records of artifacts that were running when a data plane crashed, as JSON; see core.cluster.crash.
 crash_records = sa.Table(
     "crash_records",
     metadata,

@@ -83,7 +83,7 @@ class Registry:
         """Returns the media type and the bytes of the manifest or the index with this tag or digest.
 
         Raises:
-            NotFound: the registry does not have it.
+            NotFound: the registry has no such manifest or index.
             DigestMismatch: the bytes do not have the given digest.
         """
         with self._request("GET", f"{self._base}/manifests/{name}", {"accept": _ACCEPT}) as answer:
@@ -127,7 +127,7 @@ class Registry:
         """Stores a blob, unless it is already stored. If the connection breaks, requests the missing rest.
 
         Raises:
-            NotFound: the registry does not have it.
+            NotFound: the registry does not have the blob.
             DigestMismatch, InvalidInput: the registry sent bytes with another digest, or more bytes than the blob has.
         """
         if blobs.exists(blob.digest):

@@ -22,8 +22,9 @@ class Evidence:
     """The known facts about an artifact's origin.
 
     Attributes:
-        provenance: the stated origin; None without a statement. Without `key`, anyone could have written it.
-        key: the trusted key that signed it, if one did.
+        provenance: the stated origin; None without a statement. If `key` is None, anyone could have written the
+            statement.
+        key: the trusted key that signed the statement; None if no trusted key did.
         claimed: ids of the keys that, according to the signatures, signed the statement.
         problem: why the artifact is not trusted; empty if it is trusted.
     """

@@ -167,7 +167,7 @@ def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: 
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:
-    """Converts the picture to `mode`. `convert` alone would copy a picture that already has it."""
+    """Converts the picture to `mode`. Pillow's `convert` alone would copy a picture that already has this mode."""
     return image if image.mode == mode else image.convert(mode)
 
 

@@ -177,7 +177,9 @@ def cards() -> tuple[list[Gpu], int]:
 
 
 def card_free_bytes(index: int) -> int:
-    """Returns the free memory of a GPU, whoever uses the rest. The call takes a second, and some of that memory."""
+    """Returns the memory of a GPU that no process uses. The call takes a second, and itself uses some of the GPU's
+    memory.
+    """
     found = _long()
     check(library().card_free_bytes(index, ctypes.byref(found)))
     return found.value

@@ -1,9 +1,9 @@
 """The compile worker: claims builds and runs the compiler on them, one at a time, until it is stopped. If a build takes
 long, a second thread runs smaller builds at the same time, also one at a time.
 
-The process may be killed at any moment. When the lease of its build has expired, the next worker does the build. It
-finds the blobs that were already stored, because blobs are named by their content. The next worker to start also
-removes the scratch folders of the killed one.
+The process may be killed at any moment. When the lease of its build has expired, another worker repeats the build. That
+worker finds the blobs that were already stored, because blobs are named by their content. The next worker that starts
+also removes the scratch folders of the killed process.
 """
 
 from __future__ import annotations

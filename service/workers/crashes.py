@@ -143,7 +143,7 @@ class Crashes:
             return {artifact: record for artifact, record in self._records.items() if record.is_quarantined}
 
     def forgive(self, artifact: Digest) -> bool:
-        """Deletes the crash record of an artifact. Returns false if it had none."""
+        """Deletes the crash record of an artifact. Returns false if the artifact has no crash record."""
         with self._lock:
             self._read()
             if artifact not in self._records:

@@ -53,7 +53,9 @@ class Ready:
         _write_message(self._pipe, {"ready": True})
 
     def beat(self) -> None:
-        """Reports that the process runs. From the first call on, call it every `BEAT_EVERY_S`. It never blocks."""
+        """Reports that the process runs. After the first call, the process must call this every `BEAT_EVERY_S`. Never
+        blocks.
+        """
         writable = select.poll()
         writable.register(self._pipe, select.POLLOUT)
         if any(events & select.POLLOUT for _, events in writable.poll(0)):
@@ -377,8 +379,8 @@ def _is_channel(path: Path) -> bool:
 
 
 def _kills_for_memory() -> int:
-    """Returns the number of processes of any user that the kernel has killed for lack of memory; 0 if it does not count
-    them.
+    """Returns the number of processes of any user that the kernel has killed for lack of memory; 0 if the kernel does
+    not count them.
     """
     try:
         lines = _VM_STATISTICS.read_text().splitlines()

@@ -156,7 +156,7 @@ class Verifier:
                 stop.wait(_TROUBLE_S)
 
     def work_once(self, stop: threading.Event) -> bool:
-        """Claims and finishes one verification. Returns false if there was none to claim."""
+        """Claims and finishes one verification. Returns false if no verification could be claimed."""
         if not self._verifications.any_to_claim(self._pool, self._targets):
             return False
         claim = self._verifications.claim(self._owner, self._pool, self._settings.lease_s, self._targets)

@@ -34,7 +34,7 @@ class Usage:
         local: the requests in this process. Only the event loop changes this number.
         remote: the reported requests of other processes and of processes that have ended. Only the thread that saves
             changes this number and `reported`.
-        reported: how many of the `local` requests have been reported to the others.
+        reported: how many of the `local` requests have been reported to the other processes.
     """
 
     day: date

@@ -82,8 +82,8 @@ def is_visible(model: str) -> bool:
 
 
 def build_of(builds: BuildStore, id: str) -> Build:
-    """Returns a build as `BuildStore.get` does. For another tenant's build, raises the same error as for one that does
-    not exist.
+    """Returns a build as `BuildStore.get` does. For another tenant's build, raises the same error as for a build that
+    does not exist.
     """
     missing = NotFound(f"there is no build {id!r}")
     try:

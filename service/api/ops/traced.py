@@ -1,4 +1,4 @@
-"""Decides whether requests are traced. OpenTelemetry is imported only if they are."""
+"""Decides whether requests are traced. OpenTelemetry is imported only if requests are traced."""
 
 from __future__ import annotations
 

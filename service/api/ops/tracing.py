@@ -4,8 +4,8 @@ The data plane reports the times of each phase of a traced request. Spans are cr
 sent by a thread of the SDK. OpenTelemetry is imported only if traces are configured.
 
 Each trace is complete. If requests were computed together, each has its own spans `batch` and `run` with the same
-times, and its `batch` span links to the `batch` spans of the other requests. A single shared span would be missing from
-all traces but one, and from every trace if that one was not sampled.
+times, and its `batch` span links to the `batch` spans of the other requests. A single shared span would belong to the
+trace of one request. It would be missing from all other traces, and from every trace if that request was not sampled.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def publish_received(
         scratch: an empty directory on the store's file system; the caller removes it.
 
     Returns:
-        The digest of its manifest.
+        The digest of the artifact's manifest.
 
     Raises:
         Untrusted: the artifact is not signed with a trusted key.

@@ -1,4 +1,4 @@
-"""Tuning: measures other tile sizes than those that the cost model chose, and uses the faster ones.
+"""Tuning: measures tile sizes that the cost model did not choose, and uses those that are faster.
 
 Each round builds the whole model with the next best tile of every layer. A kernel is therefore timed at its position in
 the model, with the cache contents that the layers before the kernel leave. The fastest tile of each layer goes into one

@@ -2,8 +2,8 @@
 
 The dialect's images are `[N, H, W, C]`, so an operator on rows and columns is built between two permutations.
 Everything else keeps the framework's layout, so that axes have the same numbers as in the file. The compiler removes
-the permutations except those at the inputs and outputs of the model (`qnn/transposes.py`), so importers need not avoid
-any.
+the permutations except those at the inputs and outputs of the model (`qnn/transposes.py`), so importers may emit as
+many as they need.
 """
 
 from __future__ import annotations

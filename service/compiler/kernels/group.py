@@ -181,14 +181,14 @@ class KernelLibrary(Protocol):
         """Returns the kernel for a group whose inputs are not stored in 8 bits.
 
         Raises:
-            Declined: no kernel computes it.
+            Declined: no kernel computes this group.
         """
 
     def check_product(self, group: Group) -> None:
         """Checks that `product` can compute a `qnn.matmul`.
 
         Raises:
-            Declined: no kernel computes it.
+            Declined: `product` cannot compute this group.
         """
 
     def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
@@ -202,7 +202,7 @@ class KernelLibrary(Protocol):
         """Returns the kernel for `steps` steps of an LSTM.
 
         Raises:
-            Declined: no kernel computes it.
+            Declined: no kernel computes these steps.
         """
 
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
@@ -257,7 +257,7 @@ class KernelLibrary(Protocol):
         """Checks that `pack` can apply a `qnn.quantize`.
 
         Raises:
-            Declined: no kernel computes it.
+            Declined: `pack` cannot apply the operation.
         """
 
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:

@@ -31,7 +31,7 @@ class Operation:
     """Reads a call. Every method raises `IllTyped`, with the attribute's name, if the call is malformed."""
 
     def __init__(self, call: relax.Call, producer: Operation | None = None) -> None:
-        """`producer` is the operation that computed the first operand, if that is a QNN operation too."""
+        """`producer` is the operation that computes the first operand; None if that is not a QNN operation."""
         self.call, self.producer = call, producer
         self.name = str(call.op.name.removeprefix("relax."))
         self._made: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def builtin(self) -> str | None:
-        """The LiteRT kernel that computes this operation, if LiteRT's default delegate does not take it."""
+        """The LiteRT kernel that computes this operation; None if LiteRT's default delegate computes it."""
         if self.call.attrs is None or BUILTIN not in self.call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
             return None
         return str(self.call.attrs[BUILTIN])

@@ -167,7 +167,7 @@ class QuantizedType:
         """The scale that the whole tensor shares.
 
         Raises:
-            InvalidQuantizedType: a type per axis or in blocks has several.
+            InvalidQuantizedType: the type is per axis or in blocks, so it has several scales.
         """
         if len(self.scales) != 1:
             raise InvalidQuantizedType("the type has several scales, but one is needed")

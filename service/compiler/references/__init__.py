@@ -80,7 +80,7 @@ _LITERT_KERNELS = "experimental_op_resolver_type"
 _ORT_INT8, _ORT_LEVEL = "session.qdqisint8allowed", "graph_optimization_level"
 _TORCH_ENGINE = "torch.backends.quantized.engine"
 
-# By the format of the source file.
+# Maps the format of a source file to its reference.
 REFERENCES: Mapping[str, Reference] = {
     "tflite": Reference(
         "LiteRT",

@@ -74,15 +74,15 @@ class Limits:
             `wall_s`, this does not depend on the load of the machine.
         memory_bytes: the limit of the address space. The interpreter with the compiler library uses about 0.5 GB of
             address space.
-        file_bytes: the limit of the largest file that it may write, and of all files together.
+        file_bytes: the limit of the size of each file that the child writes, and of all these files together.
         open_files: the limit of the number of file descriptors.
-        threads: the limit of the number of threads, including the first. With 1, it cannot start threads.
+        threads: the limit of the number of threads, including the first. If 1, the child cannot start threads.
         nice: the niceness, as in `core.system.scheduling.lower_priority`.
-        processors: the numbers of the processors on which it may run. If empty, the child may run on the processors of
-            its parent.
-        places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
-            the sandbox. The child can then also set the processors of other processes of its user.
-        cards: true if it may use NVIDIA GPUs; see `sandbox.cards`.
+        processors: the numbers of the processors on which the child may run. If empty, the child may run on the
+            processors of its parent.
+        places_threads: true if the child may set the processors of its threads, so that its timings are the same as
+            outside the sandbox. The child can then also set the processors of other processes of its user.
+        cards: true if the child may use NVIDIA GPUs; see `sandbox.cards`.
     """
 
     wall_s: float

@@ -99,7 +99,7 @@ class Child:
                         pass_fds=[messages_end, parent_death_end],
                         cwd=scratch or "/",
                         env={**ENVIRONMENT, **home, **env},
-                        process_group=0,  # a new session is not needed: see core.scheduling
+                        process_group=0,  # a new session is not needed: see core.system.scheduling
                         umask=0o077,
                     )
                     self._pid = self._process.pid

@@ -99,8 +99,8 @@ def build(
         pid: the process that is filtered. It may signal only itself.
         threads: true if the process may start threads.
         execute: true if the process may exec another program. Landlock restricts which one.
-        places_threads: true if the process may set the processors of any thread. A filter cannot distinguish its own
-            threads from others.
+        places_threads: true if the process may set the processors of any thread. A filter cannot distinguish the
+            threads of this process from those of other processes.
         uses_gpus: true if NVIDIA's driver runs in the process; see `gpus`.
     """
     table = numbers(machine)

@@ -88,7 +88,7 @@ class Zygote:
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env=dict(environment),
-                process_group=0,  # a new session is not needed: see core.scheduling
+                process_group=0,  # a new session is not needed: see core.system.scheduling
                 umask=0o077,
             )
         self._ready = False

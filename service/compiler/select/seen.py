@@ -134,7 +134,7 @@ def _after(value: relax.Call, view: Strided) -> Strided | None:
 def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
     """Returns the view of the last variable of a chain that has the elements of the first operand in order.
 
-    Returns None if they are not a strided view.
+    Returns None if that order is not a strided view of the variable.
     """
     view: Strided | None = Strided.of(shape_of(steps[-1][0]))
     for _, value in reversed(steps):

@@ -50,7 +50,7 @@ class Buffer:
     Attributes:
         space: the memory that contains the buffer.
         at: the index of the input, output or state; for `CONSTANT` and `ARENA` the offset in bytes, a multiple of 64.
-        bytes: its size.
+        bytes: the buffer's size.
     """
 
     space: Space

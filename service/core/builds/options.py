@@ -20,7 +20,7 @@ Shapes = dict[str, list[int]]
 OpenShapes = Mapping[str, Sequence[int | Sequence[int]]]
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_RANK = 8
-_SEPARATOR = re.compile(r"[,x](?![^\[]*\])", re.ASCII)  # outside of brackets
+_SEPARATOR = re.compile(r"[,x](?![^\[]*\])", re.ASCII)  # matches a separator outside of brackets
 _SIZE = re.compile(r"\d{1,9}|\[\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*\]", re.ASCII)
 
 

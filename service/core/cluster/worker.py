@@ -22,7 +22,7 @@ def parse_address(address: str) -> WorkerAddress:
     """Parses `Worker.address`.
 
     Raises:
-        ValueError: it has no port number.
+        ValueError: the address has no port number.
     """
     host, _, port = address.removeprefix(_ENCRYPTED).rpartition(":")
     return WorkerAddress(host.strip("[]"), int(port), address.startswith(_ENCRYPTED))

@@ -85,7 +85,7 @@ class ElfFile:
         data: the whole file.
 
     Raises:
-        ElfError: it is not a 64-bit little-endian ELF file, or a table is not inside the file.
+        ElfError: the file is not a 64-bit little-endian ELF file, or a table is not inside the file.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from service.core.digest import Digest
 from service.core.models.metadata import NOTHING, ModelMetadata
 
-NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # before `~`: the tenant, see core.tenant
+NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # before `~`: see core.access.tenant
 
 
 def model_name_of(file: Path) -> str:

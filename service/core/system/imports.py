@@ -9,8 +9,8 @@ from typing import cast
 def block_torch() -> None:
     """Makes `import torch` fail in this process, as if PyTorch were not installed.
 
-    tvm_ffi imports torch if torch is installed. The import takes 0.2 GB and seconds, and Octet does not use torch
-    there. Octet uses PyTorch only in the child process that runs it as a reference runtime (`compiler.references`).
+    tvm_ffi imports torch if torch is installed, which takes 0.2 GB of memory and several seconds. Octet uses PyTorch
+    only in the child process that runs it as a reference runtime (`compiler.references`).
     """
     # None blocks the import: docs.python.org, The import system, "The module cache".
     cast("dict[str, object]", sys.modules).setdefault("torch", None)

@@ -141,7 +141,9 @@ class Comparison:
 
     @property
     def largest_steps(self) -> int | None:
-        """The largest difference of integer outputs, in quantization steps; None if no integer output has one."""
+        """The largest difference of integer outputs, in quantization steps; None if no integer output has a
+        quantization step.
+        """
         found = [output.largest_difference for output in self.outputs if not output.is_real]
         return max((int(each) for each in found if each is not None), default=None)
 
@@ -269,7 +271,9 @@ def may_serve(report: Mapping[str, Any]) -> bool:
 
 
 def is_different(report: Mapping[str, Any]) -> bool:
-    """Returns true if a build with this numerics report differs from its reference, and that was not accepted."""
+    """Returns true if a build with this numerics report differs from its reference, and the difference was not
+    accepted.
+    """
     return report.get("outcome") == Outcome.DIFFERENT and not may_serve(report)
 
 

@@ -228,7 +228,7 @@ def read_probes(data: bytes, signature: ModelSignature) -> list[Sample]:
     """Reads the inputs that the oracle chose from the file attached to an artifact (`Report.PROBES`).
 
     Raises:
-        ValueError: they do not match the signature.
+        ValueError: the inputs do not match the signature.
     """
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         names = [name.split(".") for name in arrays.files if name.startswith("input.")]

@@ -29,7 +29,8 @@ class Node:
     """An operator.
 
     Attributes:
-        op_type: has its domain as a prefix unless that is ONNX's own, as in `importers.onnx.model`.
+        op_type: the operator's type. Its domain is a prefix unless the domain is ONNX's own, as in
+            `importers.onnx.model`.
         rest: the serialized fields of the node, without inputs and outputs.
     """
 

@@ -1,9 +1,9 @@
-"""Cross-layer equalization: scales the channels of a layer, and the next layer's weights compensate it.
+"""Cross-layer equalization: scales the channels of a layer, and scales the next layer's weights inversely.
 
 Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, arXiv:1906.04721, section 4.1: if
 everything between two layers is a function with f(s x) = s f(x) for s > 0, then W₁ / s and W₂ s compute the same
 result. With s = sqrt(r₁ / r₂) for each channel, the channel's weights have the same range r in both layers, so that no
-channel loses precision because of others.
+channel loses precision because another channel of the layer has a larger range.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Finds the best artifact for a version of a model that is loaded here or can be. Remembers which models users have
-unloaded.
+"""Finds the best artifact for a version of a model, among those that are loaded or can be loaded on this machine.
+Remembers which models users have unloaded.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Finder:
             # a user unloaded the model while it was being loaded
             if self.is_unloaded(identity.model, identity.version):
                 self._loader.unload(served)
-            elif self._loader.holds(served):  # it is still loaded
+            elif self._loader.holds(served):  # false if the model was unloaded in the meantime
                 return served
 
     def _metadata(self, identity: Identity) -> ModelMetadata:

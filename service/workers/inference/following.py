@@ -17,7 +17,8 @@ class Following:
     """Reads which models have changed, instead of resolving every name again. For one event loop.
 
     Args:
-        changes: reports the changed models. None if changes are not reported; every name is then due each time.
+        changes: reports the changed models. None if changes are not reported; every name is then resolved again each
+            time.
     """
 
     def __init__(self, changes: Changes | None) -> None:

@@ -185,7 +185,7 @@ class Loader:
             raise error.args[0] from None  # the artifact is not at fault
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
-        except Restarting:  # the artifact is not at fault here either
+        except Restarting:  # a restart is not the artifact's fault either
             raise
         # A library may raise any exception when it is loaded. This model cannot run then, but others can.
         except Exception as error:
@@ -292,7 +292,7 @@ class Loader:
         if not served.is_lost:  # if the data plane was lost, the key may belong to another model
             await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
-        # Without this, each push would leave an entry here.
+        # Without this, `_metadata` would keep an entry for each artifact that was ever loaded.
         if all(served.identity.artifact != each.artifact for each in self.loaded):
             self._metadata.pop(served.identity.artifact, None)
         del self._leaving[served]

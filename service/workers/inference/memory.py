@@ -1,4 +1,4 @@
-"""Tracks how much memory the loaded models take, and whether there is room for another."""
+"""Tracks how much memory the loaded models take, and whether there is room for another model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Weight:
 
     Attributes:
         mapped: the files that the model maps, with their sizes. All models that map a file share its pages.
-        private_bytes: the memory that its instances compute in, which is not shared.
+        private_bytes: the memory that the model's instances compute in, which no other model shares.
         device: the device whose memory this is.
     """
 

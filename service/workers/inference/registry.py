@@ -162,7 +162,7 @@ class Registry:
         """Loads the model that serves a name, and sends its route to the data plane.
 
         Args:
-            model: its name.
+            model: the model's name.
             version: a number or an alias. None means the version `stable`, or the newest that is ready if `stable` is
                 not set.
 
@@ -339,7 +339,7 @@ class Registry:
             tried = {(model, wanted.version), (model, wanted.canary)}
             if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
                 self._following.mark_resolved(name)
-        else:  # one of them was unloaded during this, or the tables have changed
+        else:  # a model was unloaded in the meantime, or the tables have changed
             try:
                 await self._resolve(name)
             finally:

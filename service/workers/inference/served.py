@@ -17,12 +17,12 @@ class Served:
     loop's thread.
 
     Attributes:
-        key: identifies it in the data plane.
+        key: identifies the model in the data plane.
         identity: the model, version and artifacts that are loaded.
-        signature: its inputs and outputs.
-        metadata: labels and preprocessing, when the registry last read them.
-        admitted: the number of its requests that occupy a slot, according to the data plane's last report.
-        queued: how many of these wait for a thread.
+        signature: the model's inputs and outputs.
+        metadata: the labels and the preprocessing that the registry read last.
+        admitted: the number of the model's requests that occupy a slot, according to the data plane's last report.
+        queued: how many of these requests wait for a thread.
         is_lost: true if the data plane in which it was loaded has ended.
     """
 

@@ -11,7 +11,7 @@ Answer = TypeVar("Answer")
 
 
 class SingleFlight(Generic[Key, Answer]):
-    """The computations in progress, by key. Each is removed when it ends. For one event loop."""
+    """The computations in progress, by key. A computation is removed when it ends. For one event loop."""
 
     def __init__(self) -> None:
         self._tasks: dict[Key, asyncio.Task[Answer]] = {}

@@ -34,8 +34,8 @@ class CellState(StrEnum):
 
     READY = "ready"  # built and verified
     UNVERIFIED = "unverified"  # built, but not served until a worker of the target has verified it
-    REFUSED = "refused"  # not served: a worker found that its outputs are wrong there
-    QUARANTINED = "quarantined"  # not served: it crashed servers too often
+    REFUSED = "refused"  # not served: a worker of the target found that the version's outputs are wrong there
+    QUARANTINED = "quarantined"  # not served: the artifact crashed servers too often
     QUEUED = "queued"
     BUILDING = "building"
     FAILED = "failed"

@@ -106,7 +106,7 @@ class Routing:
 
         Raises:
             NotFound: the model, version or alias does not exist.
-            NotReady: no running pool can serve it; the message explains why.
+            NotReady: no running pool can serve the model; the message explains why.
         """
         name = model, version
         await self._resolving.join(name, lambda: self._resolve(name))
@@ -115,7 +115,7 @@ class Routing:
         """Opens a non-blocking TCP connection to a worker; the caller owns it.
 
         Raises:
-            NotReady: it cannot be reached within two seconds, or is gone.
+            NotReady: the worker cannot be reached within two seconds, or has ended.
         """
         member = self._workers.get(worker)
         if member is None or member.address is None:

@@ -40,9 +40,10 @@ class Member(PlaneListener):
 
     Attributes:
         tenant: the tenant's name; empty for the operator's models.
-        models: the models that it loaded, by key.
-        generation: counts its processes from 1; 0 before the first one was reached.
-        uses: its last report about its models.
+        models: the models that the data plane loaded, by key.
+        generation: the number of processes of the data plane so far, including the current one; 0 before the first
+            process was reached.
+        uses: the data plane's last report about its models.
     """
 
     def __init__(self, tenant: str, address: bytes, all: MemberListener) -> None:

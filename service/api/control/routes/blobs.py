@@ -46,8 +46,8 @@ def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     },
 )
 async def store(digest: wire.PathDigest, request: Request, response: Response, services: ServicesOf) -> wire.Blob:
-    """Stores the body as a blob. The body is hashed while it arrives; an incomplete one, or one with another hash, is
-    discarded.
+    """Stores the body as a blob. The body is hashed while it arrives. A body that is incomplete, or whose hash differs
+    from the digest in the path, is discarded.
 
     To use the blob, name its digest as `source` when you push a model.
     """

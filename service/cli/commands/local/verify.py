@@ -81,7 +81,9 @@ def verify(
 def _open_layout(
     given: str, artifact: str | None, server: str | None, key: str | None
 ) -> Iterator[tuple[OciLayout, Digest]]:
-    """Opens the folder, or a copy of the server's artifact. Returns it and the digest of the chosen artifact."""
+    """Opens the folder, or a copy of the server's artifact. Returns the layout, and the digest of the chosen
+    artifact.
+    """
     from service.cache import OciLayout
     from service.core.artifacts.artifact import only_artifact
 

@@ -51,7 +51,8 @@ from service.core.target import ALL
 _NOT_BUILT = ("failed", "canceled")
 _BUILT = ("succeeded", "different")
 
-Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and reports each number of bytes sent
+# uploads a file, and calls its argument with the number of bytes of each chunk that was sent
+Send = Callable[[Callable[[int], None]], dict[str, Any]]
 
 
 def push(

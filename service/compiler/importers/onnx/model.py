@@ -52,7 +52,7 @@ class Branch:
 
     Attributes:
         operators: sorted, so that each operator comes after those whose outputs it reads.
-        constants: by name.
+        constants: the constants, by name.
         outputs: names of tensors in the branch or in the enclosing graph.
         captures: names of the tensors of the enclosing graph that the branch reads.
     """
@@ -88,7 +88,7 @@ class Model:
     Attributes:
         opset: the version of ONNX's own operators.
         operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
-        constants: by name.
+        constants: the constants, by name.
         metadata_text: the labels and preprocessing as text (`onnx/file/metadata.py`); "" if the file has none.
     """
 

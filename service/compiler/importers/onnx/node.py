@@ -64,7 +64,7 @@ class State:
 class Constants:
     """The model's constants as expressions: one for each distinct use.
 
-    If a constant is passed to the module several times, it is stored several times. A small file must not become a
+    The module stores every constant expression separately, even if several are equal. A small file must not become a
     large module, so equal uses share one expression, and all constants together may be at most `_GROWTH` times as large
     as the file.
     """

@@ -76,7 +76,7 @@ def blend_of(mode: Mode, operation: Operation) -> tuple[Bilinear, Blend]:
     """Returns the formula of a `qnn.resize_bilinear` in `mode`, and its implementation on vectors.
 
     Raises:
-        Declined: no kernel computes it.
+        Declined: no kernel computes this resize.
     """
     formula = mode.formula(operation)
     match formula.chosen(operation) if isinstance(formula, ByStorage) else formula:

@@ -72,8 +72,8 @@ def _of_vectors(isa: Isa) -> Kernel:
     """Returns a kernel with vector products. Its parameters are `operands` and `totals`; its facts contain their sizes.
 
     For each repetition, it computes totals[item, row, column] += operands[repetition % period, row] * operands[period,
-    column]. The `rows` by two accumulators stay in registers. They are enough to hide the latency of `Isa.dot`, but few
-    enough to leave registers for the operands.
+    column]. The `rows` by two accumulators stay in registers. This number of accumulators is large enough to hide the
+    latency of `Isa.dot`, and small enough to leave registers for the operands.
     """
     rows = min(6, (isa.registers - 3 * isa.weight_vectors - 1) // _COLUMNS)
     totals_elements = _ITEMS * rows * _COLUMNS * isa.lanes

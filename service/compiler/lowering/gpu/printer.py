@@ -103,7 +103,7 @@ class Printer:
         """Prints `stmt` as code of one thread.
 
         Raises:
-            Unsupported: it contains something that cannot be printed.
+            Unsupported: `stmt` contains something that cannot be printed.
         """
         handler = self._STATEMENTS.get(type(stmt).__name__)
         if handler is None:

@@ -21,8 +21,8 @@ _SUM = FixedPointAdd()
 
 
 class FixedPointSub:
-    """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): their addition, with a difference instead of the
-    sum.
+    """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): like their addition, but with a difference instead
+    of the sum.
     """
 
     summary = "z + mul(mul((a - za) << 20, ma) - mul((b - zb) << 20, mb), m), each mul rounded twice"
@@ -55,7 +55,7 @@ class FixedPointSub:
 
 
 class SharedShiftSub:
-    """XNNPACK: its addition, with the second multiplier negated (subgraph/binary.c)."""
+    """XNNPACK's subtraction: like its addition, but with the second multiplier negated (subgraph/binary.c)."""
 
     summary = "z + ((a * ma - b * mb + bias) >> shift), bias holding the zero points and one half"
 

@@ -53,7 +53,7 @@ def dynamic_quantize(x: relax.Expr, zero_point: relax.Expr, factor: relax.Expr, 
 
 
 def dynamic_pad(x: relax.Expr, zero_point: relax.Expr, padding: Sequence[int]) -> relax.Call:
-    """Pads `[N, H, W, C]` int8 with zero points at its top, left, bottom and right.
+    """Pads an image `[N, H, W, C]` int8 with zero points. `padding` is in the order top, left, bottom, right.
 
     Args:
         zero_point: float32, `[N, 1, 1, 1]`.

@@ -53,7 +53,7 @@ class _Casts:
         self.mode, self._uses = mode, graph.uses_of(function)
         self.dropped: list[str] = []
         self._names: dict[relax.Call, str] = {}
-        # variable -> the operation that computes it, ignoring dropped ones
+        # variable -> the operation that computes it, except operations that were dropped
         self._makers: dict[relax.Var, Operation] = {}
         self._idle: set[relax.Call] = set()  # calls that are replaced by their operand
         self._clamped: dict[relax.Call, QuantizedType] = {}  # call -> its new output type

@@ -39,7 +39,7 @@ class _Weights:
 
 
 def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with such products, and their names."""
+    """Returns `module` with `qnn.block_matmul` products, and the names of these products."""
     # real weights -> their integers, their type, and whether they are transposed
     stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}
     found: dict[relax.Expr, _Weights] = {}

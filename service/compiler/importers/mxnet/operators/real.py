@@ -61,7 +61,7 @@ def add(node: Node) -> list[Value]:
 
 
 def softmax(node: Node) -> list[Value]:
-    """`softmax` (src/operator/nn/softmax-inl.h): the elements are divided by the temperature first."""
+    """`softmax` (src/operator/nn/softmax-inl.h): divides the elements by the temperature first."""
     node.count(1)
     x, temperature = node.tensor(0, "float32"), node.attributes.real("temperature")
     if node.attributes.flag("use_length"):

@@ -2,8 +2,8 @@
 booleans.
 
 Operators that round once are computed in float32 and equal ONNX Runtime's bit for bit. So do sums and means
-(`reduction.py`), softmax, and the functions that MLAS implements (`importers/real.py`). Others are computed in float64
-and rounded once; they differ from ONNX Runtime's by at most a few units in the last place.
+(`reduction.py`), softmax, and the functions that MLAS implements (`importers/real.py`). Other operators are computed in
+float64 and rounded once; their results differ from ONNX Runtime's by at most a few units in the last place.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def is_infinite(node: Node) -> Value:
     ]
     if len(signs) == 2:
         return node.emit(relax.op.isinf(node.expr(0)))
-    infinity = signs[0][1] * math.inf if signs else math.nan  # nothing equals NaN
+    infinity = signs[0][1] * math.inf if signs else math.nan  # no value equals NaN, so the comparison gives false
     return node.emit(relax.op.equal(node.expr(0), _number(infinity)))
 
 

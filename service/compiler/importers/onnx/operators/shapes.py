@@ -1,5 +1,5 @@
-"""Operators on shapes and axes, which are computed while importing. Exporters express `x.view(x.size(0), -1)` with
-them.
+"""Operators on shapes and axes, which are computed while importing. For example, exporters express `x.view(x.size(0),
+-1)` with these operators.
 """
 
 from __future__ import annotations

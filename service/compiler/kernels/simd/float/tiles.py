@@ -35,7 +35,8 @@ class Outer:
 
     Attributes:
         extent: the size of the dimension.
-        lhs, rhs, out: its stride in each operand, in elements; for constant weights, in matrices.
+        lhs, rhs, out: the dimension's stride in each operand, in elements. The stride in constant weights is in
+        matrices.
     """
 
     extent: int

@@ -1,13 +1,13 @@
 """Products of two 8-bit matrices that are both computed at run time, as in attention: `qnn.matmul`, requantized or
 dequantized.
 
-An iteration of the parallel loop computes some blocks of columns of the product. It copies the second matrix's columns
-to the layout for `Isa.dot`, in its own memory, which stays in L1 cache. Then it multiplies rows of the first matrix by
-these columns. To subtract both zero points, it also needs the sum of each row of the first matrix and of each column of
-the second.
+An iteration of the parallel loop computes some blocks of columns of the product. The iteration first copies these
+columns of the second matrix to memory of its own, which stays in L1 cache, in the layout for `Isa.dot`. Then it
+multiplies rows of the first matrix by these columns. To subtract both zero points, it also needs the sum of each row of
+the first matrix and of each column of the second.
 
 Matrices are in contiguous tensors or in images, and the second matrix may be stored transposed. If rows do not consist
-of whole vectors, they are copied first, or the elements beyond their end are multiplied by zeros.
+of whole vectors, the rows are copied first, or the elements beyond their end are multiplied by zeros.
 """
 
 from __future__ import annotations

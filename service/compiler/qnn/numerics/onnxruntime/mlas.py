@@ -36,7 +36,7 @@ _BEYOND_INT32 = 2.0**31
 
 
 class Quantize:
-    """MlasQuantizeLinear (mlas/lib/quantize.cpp): a float32 division; clamped, then rounded."""
+    """MlasQuantizeLinear (mlas/lib/quantize.cpp): divides in float32, clamps the quotient, then rounds it."""
 
     summary = "z + round_even(clamp(x / s))"
 

@@ -274,7 +274,7 @@ def bias_of(operation: Operation, bias: relax.Expr) -> Array:
     """Returns the value of a bias.
 
     Raises:
-        UnsupportedOperator: it is computed while the model runs.
+        UnsupportedOperator: the bias is not constant.
     """
     value = value_of(bias)
     if value is None:

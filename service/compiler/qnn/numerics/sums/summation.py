@@ -102,7 +102,7 @@ def in_lanes(terms: Array) -> Array:
 
 def _in_packets(terms: Array, rows: int) -> Array:
     """Eigen's sum of a row (Eigen/src/Core/Redux.h, linear vectorized traversal): adds two packets at a time from the
-    first aligned element on, then the elements before it, then those after the packets.
+    first aligned element on, then the elements before the first packet, then the elements after the last one.
 
     Args:
         rows: the number of rows that are contiguous in memory. The first starts at an aligned address.

@@ -22,7 +22,7 @@ from service.core.models.arrays import Array
 
 
 class RealAdd(FloatAdd):
-    """Adds two operands, each dequantized first: (q - zero_point) * scale."""
+    """Dequantizes two operands, each by (q - zero_point) * scale, and adds the real values."""
 
     summary = "z + round_even((s_a * (a - za) + s_b * (b - zb)) * float(1 / s)), in float32"
 
