@@ -81,7 +81,7 @@ def sources_of(changed: Iterable[Path], sources: Iterable[Path]) -> set[Path]:
 
 def _translate(command: str) -> list[str]:
     """Returns the arguments with which clang compiles a source as zig does."""
-    arguments = shlex.split(re.sub(r"-Xclang \S+", "", command))  # they are for the precompiled header
+    arguments = shlex.split(re.sub(r"-Xclang \S+", "", command))  # these arguments are for the precompiled header
     return [*_CLANG, *_added_by(*arguments[:_ZIG]), *arguments[_ZIG:]]
 
 

@@ -53,7 +53,7 @@ int main(int count, char** arguments) {
   octet_team* team = octet::default_team();
   while (octet::now_ns() < until_ns) {
     octet::Lease lease(team, threads);
-    for (int region = 0; region < 20; ++region) {  // as many as in a call of a model
+    for (int region = 0; region < 20; ++region) {  // a call of a model has as many regions
       for (int64_t now = octet::now_ns(), end = now + gap_ns; now < end;) now = octet::now_ns();
       int64_t began_ns = octet::now_ns();
       octet::parallel_launch(loop, &steps, 0);

@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("OCTET_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
 
 OWN_ENVIRONMENT = "octet"
-_ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # as a pattern: the part's name may follow
+_ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # a pattern of any time; the name of the part may follow
 
 
 @dataclass(frozen=True)

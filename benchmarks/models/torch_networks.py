@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch  # type: ignore[import-not-found]
 from torch import nn
 
-LAYERS, WIDTH, HEADS, HIDDEN = 4, 256, 4, 1024  # as in BERT-mini
+LAYERS, WIDTH, HEADS, HIDDEN = 4, 256, 4, 1024  # the sizes of BERT-mini
 
 
 class Layer(nn.Module):  # type: ignore[misc]

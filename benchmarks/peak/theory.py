@@ -7,7 +7,7 @@ import re
 # Vector multiply-accumulates that a core starts per cycle, by register. AMD, Software Optimization Guide for the Zen 4
 # (57647) and the Zen 5 (58455) Microarchitecture: two pipes multiply; Zen 4's are 256 bits wide.
 _ZEN4, _ZEN5 = {"ymm": 2, "zmm": 1}, {"ymm": 2, "zmm": 2}
-_TOLERANCE = 1.03  # for the error of the measured clock
+_TOLERANCE = 1.03  # allows for the error of the measured clock
 
 
 def starts_per_cycle(cpuinfo: str, register: str) -> int | None:

@@ -37,7 +37,7 @@ class Digits(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         relu6, pad = torch.nn.functional.relu6, torch.nn.functional.pad
         x = relu6(self.stem(x))
-        trunk = self.project(relu6(self.reduce(pad(x, (0, 1, 0, 1)))))  # as TFLite's SAME, with all padding at the end
+        trunk = self.project(relu6(self.reduce(pad(x, (0, 1, 0, 1)))))  # pads as TFLite's SAME does, only at the end
         x = self.shrink(relu6(self.depthwise(relu6(self.expand(trunk)))))
         return self.classify((trunk + x).mean((2, 3)))
 

@@ -116,7 +116,7 @@ def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data:
 
 @pytest.mark.parametrize(
     ("groups", "share"), [(1, 0.6), (3, 0.8)]
-)  # each sum has 27 weights with one group, and 9 with three
+)  # with one group, each sum has 27 weights; with three groups, 9 weights
 def test_adaptive_rounding_reduces_the_error_of_every_channel(
     session: CalibrationSession, data: Data, groups: int, share: float
 ) -> None:

@@ -88,7 +88,7 @@ def _do(builds: BuildStore, claim: Claim, lease_s: float) -> None:
     """
     builds.progress(claim, Stage.IMPORT)
     builds.heartbeat(claim, lease_s)
-    with suppress(DatabaseUnreachable):  # it is unknown whether it was written; the process does not retry
+    with suppress(DatabaseUnreachable):  # whether the line was written is unknown; the process does not retry
         builds.log(claim, f"{claim.owner} builds")
     builds.finish(claim, artifact=digest_of(claim.build.id.encode()))
 

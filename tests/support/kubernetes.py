@@ -242,7 +242,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         secret = [
             f"--from-literal={name}={environment[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         ]
-        cluster.kubectl("create", "secret", "generic", "bucket", *secret, check=False)  # it may exist
+        cluster.kubectl("create", "secret", "generic", "bucket", *secret, check=False)  # the secret may exist
         cluster.helm("upgrade", "--install", "octet", chart.CHART, f"--values={FILES / 'values.yaml'}")
         cluster.until_all_ready()
         yield cluster

@@ -23,7 +23,7 @@ from tests.support.waiting import GIVE_UP_S
 ROOT = Path(__file__).parents[2]
 SANITIZERS = ("address,undefined", "thread")
 _SOURCES = ROOT / "service" / "native"
-_BUILT = ROOT / "build" / "native" / platform.machine()  # by setup.py
+_BUILT = ROOT / "build" / "native" / platform.machine()  # where setup.py builds
 _LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
 # The compiler with which the product is built.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")

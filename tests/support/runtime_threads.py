@@ -176,5 +176,5 @@ def mask(words: Sequence[int]) -> set[int]:
 def _comm(task: int) -> str:
     try:
         return Path(f"/proc/self/task/{task}/comm").read_text().strip()
-    except OSError:  # it has ended
+    except OSError:  # the thread has ended
         return ""

@@ -236,7 +236,7 @@ def _runtime() -> Path:
     texts = [path.read_text() for path in (*sources, *_headers())]
     target = _KEPT / f"runtime-{_digest((*flags, *texts))}.o"
     for path in _KEPT.glob("*.*"):
-        with suppress(FileNotFoundError):  # another process has deleted it
+        with suppress(FileNotFoundError):  # another process has deleted the file
             if time.time() - path.stat().st_mtime > _KEPT_S:
                 path.unlink()
     if target.exists():

@@ -15,7 +15,7 @@ from benchmarks.serving.clients.load import Load, Phase, percentile
 from benchmarks.serving.contestants import Served
 from benchmarks.serving.records import Fairness
 
-_RATE = 200.0  # of the light model
+_RATE = 200.0  # the rate of requests to the light model
 
 
 def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], seconds: float) -> None:

@@ -19,7 +19,7 @@ from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, 
 LIVE, IDLE, BROKEN = "soak-live", "soak-idle", "soak-broken"
 _EXAMPLES = CHECKOUT / "examples"
 _FILES = "digits_int8.tflite", "digits_uint8.tflite"
-_NUMERICS, _MODE = "litert-reference", "reference"  # and its name in the expected results
+_NUMERICS, _MODE = "litert-reference", "reference"  # the numerics, and their name in the expected results
 _DESCRIPTION = (
     b"MLIR Converted."  # a text that occurs in each file; replacing the text gives another file of the same model
 )

@@ -14,8 +14,8 @@ namespace octet {
 namespace {
 
 constexpr size_t kFileBytes = 1 << 14;  // The maximum of bytes that are read from a file of the kernel.
-constexpr int32_t kMostCapacity =
-    1024;  // The maximum for a processor (Linux, Documentation/scheduler/sched-capacity.rst).
+// The maximum for a processor (Linux, Documentation/scheduler/sched-capacity.rst).
+constexpr int32_t kMostCapacity = 1024;
 
 // The contents of a file whose name is given as a format. Empty if the file cannot be read.
 class Text {

@@ -41,7 +41,8 @@ def test_quantiles_are_computed_like_in_prometheus(page: Page) -> None:
               quantile(since(all, one), 1), quantile(since(one, all), 0.5), quantile(since(all, all), 0.5)];
     }"""
     everything, one, others, restarted, nothing = page.evaluate(program, generate_latest(registry).decode())
-    assert everything == [1, 1.5, 2, 4]  # one observation is at most 1, three are at most 2, four at most 4
+    # One observation is at most 1, three observations are at most 2, and all four are at most 4.
+    assert everything == [1, 1.5, 2, 4]
     assert (one, others) == (2, 4)
     assert restarted == 1  # the count is less than before, so the server has restarted, and all observations are new
     assert nothing is None

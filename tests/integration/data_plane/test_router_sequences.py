@@ -54,7 +54,7 @@ def test_a_sequence_stays_on_its_worker(routed: Cluster, coding: str) -> None:
     for expected in (102, 103):
         for sequence in sequences:
             assert total(step(routed, sequence, coding)) == expected
-    assert len(homes(routed)) == 3  # each has some
+    assert len(homes(routed)) == 3  # each worker has some of the sequences
 
 
 def test_a_sequence_name_may_have_escapes(routed: Cluster) -> None:

@@ -287,7 +287,7 @@ def test_leases_use_the_clock_of_the_database(near: Database, monkeypatch: pytes
 def test_a_waiting_worker_is_notified_of_a_request_of_another_process(near: Database, far: Database) -> None:
     notifications, stop = BuildStore(far).notifications, threading.Event()
     notifications.look_s = WORK_TIMEOUT_S
-    eventually(lambda: notifications.count() > 0)  # it listens
+    eventually(lambda: notifications.count() > 0)  # the store listens
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(notifications.wait, notifications.count(), stop)
         time.sleep(0.2)

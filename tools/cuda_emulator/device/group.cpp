@@ -57,7 +57,7 @@ void perform_group(Thread* const* lanes, u32) {
     for (u32 each = 0; each < first.columns / 2; ++each) {
       const int8_t* left = a[lane / 4 + each / 2 % 2 * 8];
       const int8_t* right = b[each / 4 * 8 + lane % 4 * 2 + each % 2];
-      int sum = 0;  // of at most 32 products of 8 bits
+      int sum = 0;  // the sum of at most 32 products of 8 bits
       for (u32 k = 0; k < kDepth; ++k) sum += int(uint8_t(left[k])) * int(right[k]);
       const GroupProduct& mine = of(lane);
       mine.d[each] = (mine.adds ? mine.c[each] : 0) + u32(sum);

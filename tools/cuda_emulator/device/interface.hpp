@@ -42,7 +42,7 @@ void commit_copies();
 void wait_copies(u32 pending, bool uncommitted_too);
 
 u32 shared_address(const void* pointer);
-void* shared_pointer(u32 address);  // without a check of the address
+void* shared_pointer(u32 address);  // does not check the address
 void shared_variable(void* variable, size_t bytes);
 void load(void* value, const void* from, size_t bytes, size_t alignment);
 void store(void* to, const void* value, size_t bytes, size_t alignment);

@@ -14,7 +14,7 @@ struct Touch {  // an access, with which other accesses may have to be ordered
   u32 epoch = 0, clock = 0;
   u32 thread = 0, block = 0;
   u32 place = 0;   // offset of the code in this library
-  u32 serial = 0;  // for a write: its number among the thread's writes
+  u32 serial = 0;  // the number of a write among the thread's writes
 };
 
 struct Reader : Touch {

@@ -70,7 +70,7 @@ struct Barrier {
 
 struct Block {
   uint3 index;
-  u32 number = 0;  // its number in the launch
+  u32 number = 0;  // the number of the block in the launch
   std::vector<Thread> threads;
   std::vector<Thread*> ready;
   Barrier barriers[kBarriers];

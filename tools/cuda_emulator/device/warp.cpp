@@ -121,7 +121,7 @@ void perform_mma(Thread* const* lanes, u32) {
     const Product& mine = of<Product>(lanes, lane);
     for (u32 each = 0; each < 2 * tall; ++each) {
       const int *left = a[lane / 4 + 8 * (each / 2)], *right = b[2 * (lane % 4) + each % 2];
-      int sum = 0;  // of at most 32 products of 8 bits
+      int sum = 0;  // the sum of at most 32 products of 8 bits
       for (u32 k = 0; k < depth; ++k) sum += left[k] * right[k];
       mine.d[each] = mine.c[each] + u32(sum);  // wraps, because the instruction has no .satfinite
     }

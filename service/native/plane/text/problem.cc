@@ -8,7 +8,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kLongest = 30, kBegin = 13, kEnd = 14;  // as Python's reprlib
+constexpr size_t kLongest = 30, kBegin = 13, kEnd = 14;  // the limits of Python's reprlib
 
 std::string shortened(std::string_view text) {
   if (text.size() <= kLongest) return std::string(text);

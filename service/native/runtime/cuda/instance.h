@@ -40,7 +40,7 @@ class Instance {
   // Sets pointers to host memory, which the caller has checked.
   void bind(void* const* inputs, void* const* outputs);
   void bind_states(void* const* before, void* const* after);
-  octet_status begin_sequence();  // from now on, the instance keeps the states
+  octet_status begin_sequence();  // after this call, the instance keeps the states
   bool is_lost() const { return device_.is_lost(); }
   octet_status run(double* seconds);  // if `seconds` is not null, it receives the duration of each call
   octet_status run_resident(int32_t runs, double* seconds);

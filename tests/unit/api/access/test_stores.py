@@ -194,7 +194,7 @@ class Away:
 def test_known_keys_work_without_the_database(cluster: Cluster) -> None:
     key, _ = cluster.make().ring(cluster.clock).create("a", [Scope.PREDICT])
     store = Away({key.id: key})
-    followed = FollowedKeys(store)  # type: ignore[arg-type]  # it is only read
+    followed = FollowedKeys(store)  # type: ignore[arg-type]  # FollowedKeys only reads the store
     store.is_away = True
     followed.refresh()
     assert followed.read() == {key.id: key}

@@ -64,7 +64,7 @@ def test_threads_have_contiguous_parts(threads: RuntimeThreads) -> None:
 def test_a_call_of_one_thread_is_one_task_of_the_caller(threads: RuntimeThreads, count: int | None) -> None:
     loop, before = Loop.of(10), tasks_of_process()
     if count is None:
-        threads.launch("compute", loop)  # without a lease
+        threads.launch("compute", loop)  # this launch has no lease
     else:
         with threads.team(SHARED, budget=2) as team, team.lease(count):
             threads.launch("compute", loop)

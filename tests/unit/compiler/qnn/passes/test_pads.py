@@ -47,7 +47,7 @@ def test_a_permutation_after_a_quantized_pad_moves_before_it(read_twice: bool) -
     ("before", "after", "mode", "moves"),
     [
         (KIND, KIND, "constant", True),
-        (KIND, i8(0.38, -3), "constant", False),  # another type
+        (KIND, i8(0.38, -3), "constant", False),  # the types before and after the pad differ
         (KIND, u8(0.37, 125), "constant", False),
         (BOUNDED, BOUNDED, "constant", False),  # quantizing clamps values that exceed the bounds
         (KIND, KIND, "reflect", False),
