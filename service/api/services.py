@@ -23,7 +23,7 @@ from service.workers.inference import Registry
 from service.workers.routing import Members, Routing
 from service.workers.tenant_planes import TenantPlanes
 
-if TYPE_CHECKING:  # it loads OpenTelemetry
+if TYPE_CHECKING:  # the module loads OpenTelemetry
     from service.api.ops.tracing import Tracing
 
 

@@ -68,7 +68,7 @@ def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
         if blobs.size_bytes(digest) > LARGEST_MANIFEST_BYTES:
             return {}
         document = json.loads(blobs.read(digest))
-    except (NotFound, CorruptBlob, InvalidInput) as error:  # then the blobs that only it refers to are useless too
+    except (NotFound, CorruptBlob, InvalidInput) as error:  # blobs that only this blob refers to are useless then
         _logger.warning("collecting garbage: %s", error)
         return {}
     except (ValueError, RecursionError):

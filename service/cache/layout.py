@@ -71,9 +71,9 @@ class OciLayout:
         """Opens the layout at `root`, and creates it first if it does not exist.
 
         Raises:
-            NotFound: it does not exist, and `create` is false.
-            InvalidInput: it is of an unsupported version.
-            CorruptBlob: its index is missing. A new index would be empty, and all blobs would become garbage.
+            NotFound: the layout does not exist, and `create` is false.
+            InvalidInput: the layout has an unsupported version.
+            CorruptBlob: the layout's index is missing. A new index would be empty, and all blobs would become garbage.
             StorageFull: no space is left.
         """
         marker = root / LAYOUT_FILE

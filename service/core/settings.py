@@ -21,7 +21,7 @@ from service.core.data_dir import DataDir
 from service.core.errors import InvalidInput
 from service.core.system.logs import LogFormat
 
-_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # it is sent as the value of an HTTP header
+_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # the key is sent as the value of an HTTP header
 _CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
 _REFERENCE = r"([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 

@@ -181,7 +181,7 @@ verifications = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("worker", sa.Text),
-    sa.Column("token", sa.BigInteger, nullable=False),  # like that of builds
+    sa.Column("token", sa.BigInteger, nullable=False),  # the fencing token, as in the table of builds
     sa.Column("lease_until", UtcDateTime),
     sa.Column("result", sa.JSON, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),

@@ -26,7 +26,7 @@ class BucketedModel:
             models: the models of all buckets, in any order.
 
         Raises:
-            ValueError: they are not buckets of one model.
+            ValueError: `models` are not the buckets of one model.
         """
         self.signature: ModelSignature = merge_buckets([model.signature for model in models])
         self.models = tuple(sorted(models, key=lambda each: self.signature.buckets.index(each.signature)))

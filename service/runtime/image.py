@@ -86,8 +86,8 @@ def decode(
         DecodingStopped: `is_withdrawn` has returned true.
         InvalidTensor: the input does not take a picture, or `metadata` does not fit it.
         UnsupportedFormat: `data` is neither a JPEG nor a PNG.
-        TooLarge: it has more than `MAX_PIXELS` pixels.
-        InvalidInput: it is damaged.
+        TooLarge: the picture has more than `MAX_PIXELS` pixels.
+        InvalidInput: `data` is damaged.
     """
     axes = _axes(spec, metadata)
     if axes is None or spec.shape[0] != 1:

@@ -28,10 +28,10 @@ def load(
         trust: the keys whose artifacts may be loaded. `Trust.of` returns those in the settings.
 
     Raises:
-        Untrusted: none of the trusted keys signed it.
+        Untrusted: none of the trusted keys signed the artifact.
         NotFound: the artifact does not exist.
-        CorruptBlob: its bytes no longer hash to their names.
-        Unsupported: it is for another machine or another release.
+        CorruptBlob: the digest of a blob of the artifact is not the blob's name.
+        Unsupported: the artifact is for another machine or another release.
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
@@ -72,7 +72,7 @@ def load_files(
 
     Raises:
         CorruptBlob: the constants layer is shorter than the config requires.
-        Unsupported: it is for another machine or another release.
+        Unsupported: the artifact is for another machine or another release.
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     check_host(config)

@@ -84,7 +84,7 @@ class Model:
 
     def _outputs(self, inputs: Sequence[Array]) -> list[Array]:
         outputs = self.instance.call(*inputs)
-        if outputs is None:  # they have to be converted, or do not fit
+        if outputs is None:  # the inputs have to be converted, or do not fit
             outputs = self.instance.call(*self._check_and_align(inputs))
             assert outputs is not None, "checked arrays must fit"
         return outputs

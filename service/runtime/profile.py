@@ -34,7 +34,7 @@ class Profile:
     """How long a model takes on one machine.
 
     Attributes:
-        machine: its processor, or its GPU.
+        machine: the name of the machine's processor or GPU.
         threads: the threads that share a call.
         rounds: how often everything was timed.
         model_seconds: the median of whole calls of the model.

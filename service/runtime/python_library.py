@@ -32,7 +32,7 @@ def library() -> ctypes.PyDLL:
     """Loads the library once.
 
     Raises:
-        Unsupported: it was not built, or it does not support this build of Python.
+        Unsupported: the library was not built, or does not support this build of Python.
     """
     if not _PATH.is_file():
         raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")

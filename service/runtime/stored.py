@@ -44,9 +44,9 @@ class StoredArtifact:
         """Reads an artifact, and checks its signature and the digests of its files.
 
         Raises:
-            Untrusted: none of the trusted keys signed it.
+            Untrusted: none of the trusted keys signed the artifact.
             NotFound, CorruptBlob: a part of the artifact is missing or damaged.
-            Unsupported: it is for another release.
+            Unsupported: the artifact is for another release.
         """
         trust.check(layout, digest)
         manifest = layout.manifest(digest)

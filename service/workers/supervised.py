@@ -82,7 +82,7 @@ class End:
     """Describes the unexpected end of a child.
 
     Attributes:
-        status: its exit status; if a signal killed it, the negative signal number.
+        status: the child's exit status; if a signal killed the child, the negative signal number.
         was_ready: true if it had reported that it was ready.
         error: the error that it reported, if any.
         starved: true if the kernel probably killed it for lack of memory.
@@ -248,7 +248,7 @@ class SupervisedProcess:
             finally:
                 watching.cancel()
         self.pid = None
-        os.kill(pid, signal.SIGKILL)  # it closed its end of the pipe, so it is ending anyway
+        os.kill(pid, signal.SIGKILL)  # the child closed its end of the pipe, so it is ending anyway
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         starved = not self._hang and status == -signal.SIGKILL and _kills_for_memory() > kills
         return End(status, was_ready, error, starved, self._hang)

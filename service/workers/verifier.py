@@ -63,7 +63,7 @@ def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, pol
         poll: called about every 100 ms; may raise an exception to end the verification.
 
     Raises:
-        VerificationFailed: its outputs differ from the expected outputs that are attached to it.
+        VerificationFailed: the outputs differ from the expected outputs that are attached to the artifact.
         Untrusted: this machine requires signatures, and none of the trusted keys signed it. The artifact was not
             loaded.
         OctetError: the artifact is damaged or missing, cannot be loaded, or ended its process.

@@ -53,7 +53,7 @@ class BuildCollector(Collector):
         yield duration
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        return iter(())  # otherwise registering the collector would read the tables
+        return iter(())  # without this method, registering the collector would read the tables
 
 
 class ModelCollector(Collector):

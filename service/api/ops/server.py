@@ -71,7 +71,7 @@ def run(
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # logs a traceback if the process crashes
-        logging.getLogger("uvicorn.error").addFilter(Seldom())  # otherwise malformed requests fill the log
+        logging.getLogger("uvicorn.error").addFilter(Seldom())  # malformed requests would fill the log
         host, plane = detect_host(), _plane(settings, address, ready, addresses, tenants)
         services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
         presence = _presence(services)

@@ -85,7 +85,7 @@ class Step:
     """One operator of a region.
 
     Attributes:
-        var: its result.
+        var: the operator's result.
         name: `relax.add`, `qnn.quantize` …; "" if the operator returns its operand unchanged.
         call: the call of the operator.
         operation: the operator as a QNN operation, if it is one.

@@ -33,7 +33,7 @@ class Simulation:
     """A model in its simulated form.
 
     Attributes:
-        module: its outputs are the model's, followed by the extents of sums.
+        module: a module whose outputs are those of the model, followed by the extents of sums.
         sums: the names of the values that the extents belong to, in order.
     """
 

@@ -45,7 +45,7 @@ class Stall:
 
 def _cpu_s(pid: int) -> float:
     """Returns the processor time of all threads of a process, including those that have ended."""
-    with contextlib.suppress(OSError):  # it ends
+    with contextlib.suppress(OSError):  # the process may end during this
         fields = _fields(Path(f"/proc/{pid}/stat"))
         return (int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME])) / _TICKS_PER_S
     return 0.0

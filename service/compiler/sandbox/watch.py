@@ -39,7 +39,7 @@ class Watch:
         """Checks the limits of the child.
 
         Raises:
-            BuildFailed: it has too many threads or has written too much.
+            BuildFailed: the child has too many threads or has written too much.
         """
         threads = self._threads(pid)
         if threads > self._limits.threads:

@@ -65,8 +65,8 @@ class Zygote:
     """The parent's end of one zygote.
 
     Args:
-        modules: the modules that it imports.
-        environment: its environment variables. The zygote's children have these variables too, and additional ones.
+        modules: the modules that the zygote imports.
+        environment: the zygote's environment variables. Its children have these and additional ones.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ class BuildState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
-    DIFFERENT = "different"  # it has an artifact, but the artifact differs from its reference and is not served
+    DIFFERENT = "different"  # the build has an artifact, but the artifact differs from its reference and is not served
     FAILED = "failed"
     CANCELED = "canceled"
 
@@ -118,7 +118,7 @@ class Build:
     finished_at: datetime | None = None
     attempt: int = 0
     cancel_requested: bool = False
-    invalidated: bool = False  # its artifact was lost or damaged, so the build cannot be reused any more
+    invalidated: bool = False  # the artifact was lost or damaged, so the build cannot be reused any more
     options: Mapping[str, Any] = field(default_factory=dict)  # see `core.builds.options`
 
 

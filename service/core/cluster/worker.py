@@ -35,7 +35,7 @@ class WorkerKind(StrEnum):
 
 class WorkerState(StrEnum):
     READY = "ready"
-    DRAINING = "draining"  # it is about to end, and only finishes the requests that it has
+    DRAINING = "draining"  # about to end; only finishes the requests that it has
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Image:
         """Returns the `size` bytes that the loader maps from the file to `address`. Ignores the address if `size` is 0.
 
         Raises:
-            ElfError: they are not all in one read-only segment.
+            ElfError: the bytes are not all in one read-only segment.
         """
         return self.from_address(address, what, size)[:size] if size else b""
 

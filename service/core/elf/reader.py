@@ -109,7 +109,7 @@ class ElfFile:
         """Returns `size` bytes of the file from `offset`.
 
         Raises:
-            ElfError: they are not all inside the file.
+            ElfError: the bytes are not all inside the file.
         """
         if offset > len(self._data) or size > len(self._data) - offset:
             raise ElfError(f"{what} is outside the file")

@@ -128,7 +128,7 @@ class ModelMetadata:
         """Parses the result of `to_text`. Raises `InvalidInput` if it is not well formed."""
         try:
             return ModelMetadata.from_json(json.loads(text)) if text else NOTHING
-        except (RecursionError, ValueError) as error:  # also if it is too deep, or has a number of thousands of digits
+        except (RecursionError, ValueError) as error:  # also for too deep JSON, or a number of thousands of digits
             raise InvalidInput("a model's metadata is not JSON") from error
 
 

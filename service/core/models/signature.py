@@ -145,8 +145,8 @@ class State:
     """A state tensor: one that a model keeps from one call of a sequence to the next.
 
     Attributes:
-        spec: its name, datatype and shape. The shape is static.
-        initial: its elements before the first call: little-endian, C order.
+        spec: the tensor's name, datatype and shape. The shape is static.
+        initial: the tensor's elements before the first call: little-endian, C order.
     """
 
     spec: TensorSpec

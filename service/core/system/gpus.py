@@ -31,7 +31,7 @@ class Gpu:
     """One GPU.
 
     Attributes:
-        capability: its compute capability as an integer: 86 is 8.6.
+        capability: the GPU's compute capability as an integer: 86 is 8.6.
     """
 
     name: str

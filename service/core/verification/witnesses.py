@@ -22,7 +22,7 @@ class Witness:
 
     Attributes:
         name: the runtime's common name.
-        version: its version; None if it is not installed, and for Octet's canonical form.
+        version: the runtime's version; None if the runtime is not installed, and for Octet's canonical form.
         options: the options that were set, by the runtime's own names.
         note: how this session differs from the one that decides; empty for the session that decides.
         is_own: True for Octet's canonical form.

@@ -17,7 +17,7 @@ class Composite:
     """An ONNX operator to write.
 
     Attributes:
-        x: its operand.
+        x: the operator's operand.
     """
 
     x: relax.Var

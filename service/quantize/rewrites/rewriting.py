@@ -28,7 +28,7 @@ class Stored:
 
     real: the name of the float tensor before its conversion.
     dequantized: the name of the tensor converted back to float.
-    kind: its type.
+    kind: the type of the stored tensor.
     """
 
     real: str

@@ -137,7 +137,7 @@ async def connected_to(host: str, port: int) -> socket.socket:
     closing it.
 
     Raises:
-        OSError: it cannot be reached.
+        OSError: the data plane cannot be reached.
     """
     loop = asyncio.get_running_loop()
     family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]

@@ -73,7 +73,7 @@ class Routing(Protocol):
         connection.
 
         Raises:
-            OctetError: it cannot be reached within two seconds.
+            OctetError: the worker cannot be reached within two seconds.
         """
         ...
 
@@ -183,7 +183,7 @@ class DataPlane:
         plane loaded has the same key.
 
         Raises:
-            OctetError: it cannot be loaded; or no data plane runs, and none starts in time.
+            OctetError: the model cannot be loaded; or no data plane runs, and none starts in time.
         """
         await self._patiently()
         key = self._key_of(order)
@@ -321,7 +321,7 @@ class DataPlane:
             for done in waiting.values():
                 _settle(done, error)
             waiting.clear()
-        for decoding in self._pictures.values():  # their clients were connected to the data plane that has ended
+        for decoding in self._pictures.values():  # the clients were connected to the data plane that has ended
             decoding.cancel()
         self._gone.set()
         if was_reached:

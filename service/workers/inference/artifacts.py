@@ -55,14 +55,14 @@ class StoredArtifacts:
         """Checks that an artifact may be loaded.
 
         Raises:
-            CorruptBlob, NotFound: some of its bytes are damaged or missing. This includes its numerics report, which
+            CorruptBlob, NotFound: a part of the artifact is damaged or missing. One part is the numerics report, which
                 every build attaches.
-            Different: it differs from its reference runtime, and no user has accepted the difference.
+            Different: the artifact differs from its reference runtime, and no user has accepted the difference.
             NotReady: the artifact has not been verified, neither by its build nor by a worker of this pool. A
                 verification is queued if none exists.
-            Untrusted: none of the trusted keys signed it.
-            Quarantined: the server crashed too often while it ran.
-            OctetError: it cannot run here.
+            Untrusted: none of the trusted keys signed the artifact.
+            Quarantined: the server crashed too often while the artifact ran.
+            OctetError: the artifact cannot run here.
         """
         self._is_suspect(artifact)
         attached = self.layout.attached(artifact, Report.NUMERICS)
@@ -122,7 +122,7 @@ class StoredArtifacts:
         for the code, the constants and all tensors.
 
         Raises:
-            CorruptBlob, NotFound: its manifest or its config is damaged or gone.
+            CorruptBlob, NotFound: the artifact's manifest or config is damaged or gone.
         """
         manifest = self.layout.manifest(artifact)
         config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))

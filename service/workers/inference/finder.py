@@ -119,7 +119,7 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity, beside)
-            with served.hold():  # it must not be unloaded to make room for another model
+            with served.hold():  # the model must not be unloaded to make room for another
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
             # a user unloaded the model while it was being loaded
             if self.is_unloaded(identity.model, identity.version):

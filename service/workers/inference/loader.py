@@ -84,7 +84,7 @@ class Loader:
                 the new model.
 
         Raises:
-            OctetError: it cannot be loaded here, now or at the last attempt.
+            OctetError: the model cannot be loaded here, or could not at the last attempt.
         """
         if served := self.loaded.get(identity):
             return served

@@ -75,9 +75,9 @@ class Artifacts(Protocol):
         """Checks that an artifact may be loaded.
 
         Raises:
-            CorruptBlob, NotFound: some of its bytes are damaged or gone.
-            NotReady: no worker of its target has verified it, or it crashed the server too often.
-            OctetError: it cannot run here.
+            CorruptBlob, NotFound: a part of the artifact is damaged or gone.
+            NotReady: no worker of the artifact's target has verified it, or the artifact crashed the server too often.
+            OctetError: the artifact cannot run here.
         """
 
     def check_crashes(self, artifact: Digest) -> None:

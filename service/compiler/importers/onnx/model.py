@@ -87,7 +87,7 @@ class Model:
 
     Attributes:
         opset: the version of ONNX's own operators.
-        operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
+        operators: the operators. Their types include a domain other than ONNX's own: `com.microsoft.QLinearAdd`.
         constants: the constants, by name.
         metadata_text: the labels and preprocessing as text (`onnx/file/metadata.py`); "" if the file has none.
     """

@@ -51,7 +51,7 @@ def check_sendable(end: End, what: str) -> None:
     """Checks that clients can send an input, or receive an output.
 
     Raises:
-        Unsupported: they cannot.
+        Unsupported: clients cannot send or receive values of this type.
     """
     if end.dtype not in _DTYPES:
         label = shortened(end.name)

@@ -18,9 +18,9 @@ class Operator:
     """A node of the graph.
 
     Attributes:
-        index: its index in the file.
+        index: the operator's index in the file.
         inputs: names of tensors, or "" for an optional input that is omitted.
-        attributes: its other properties in the file, by name.
+        attributes: the operator's other properties in the file, by name.
         clamp: real bounds of the output, from an activation that `fuse` has put into the operator.
         written: the operator type in the file, if a pass replaced the operator by one of another type; otherwise "".
     """

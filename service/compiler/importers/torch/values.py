@@ -16,7 +16,7 @@ class Value:
     """A tensor that the model computes.
 
     Attributes:
-        expr: its stored values. The axes are in the order of the file.
+        expr: the tensor's stored values. The axes are in the order of the file.
         quantized: the type of the stored values, or None for real values.
         exact_scale: the scale in float64, as in PyTorch's quantizer. None if it equals that of `quantized`, which is
             float32. `exact_scale` is used only to compute another scale.

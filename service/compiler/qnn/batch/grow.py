@@ -52,7 +52,7 @@ def _rebuilt(batch_builder: BatchBuilder, var: relax.Var, value: relax.Expr) -> 
     if isinstance(value, relax.Var):
         return batch_builder.values[value]
     own = {each: batch_builder.values[each] for each in graph.variables(value)}
-    if not any(isinstance(each, Samples) for each in own.values()):  # the same for every sample
+    if not any(isinstance(each, Samples) for each in own.values()):  # the result is the same for every sample
         if not isinstance(value, relax.Call):
             return graph.substitute(value, own)
         args = [graph.substitute(arg, own) for arg in value.args]

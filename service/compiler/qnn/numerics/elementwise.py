@@ -184,7 +184,7 @@ def require_narrow(operation: Operation, reach: float) -> None:
     """Requires that results with a magnitude of up to `reach` steps fit the 16 bits of LiteRT's vector instructions.
 
     Raises:
-        UnsupportedOperator: they do not fit. LiteRT's result would then depend on the position of an element in the
+        UnsupportedOperator: the results do not fit. LiteRT's result would depend on the position of an element in the
             tensor.
     """
     largest = reach + abs(operation.per_tensor("out_type").zero_point)

@@ -126,7 +126,7 @@ def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, .
     for values in graph.get("sparse_initializer", ()):
         tensor = read_sparse(values, file.files, file.size_bytes)
         constants[tensor.name] = tensor
-    constants.pop("", None)  # its name is empty, so nothing can read it
+    constants.pop("", None)  # nothing can read a constant whose name is empty
     operators, computed = [], set[str]()
     for index, values in enumerate(file.functions.inlined(graph.get("node", ()))):
         operator = modern(_operator(values, index, file, depth), file.opset, constants)

@@ -126,7 +126,7 @@ class _Kind:
         steps: returns the step function of a cell. All steps use the same constants.
         gates: the number of gates of a cell.
         states: the number of states of a cell.
-        activations: its default functions.
+        activations: the operator's default functions.
     """
 
     steps: Callable[[_Cell], Step]

@@ -29,7 +29,7 @@ def conv(
     Args:
         weights: `[O, KH, KW, C / groups]` integers minus their zero point.
         bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`).
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
         most_blocks: the largest number of thread blocks. If there are more tiles, each block computes several.
     """
     reads = Reads.of(layer, weights, groups, tile.columns, tile.together)

@@ -70,7 +70,7 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
         weights: `[C, KH, KW]` integers minus their zero point.
         bias: `[C]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
             blocks.
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
 
     Raises:
         Declined: the source is packed.

@@ -42,7 +42,7 @@ def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, 
 
     Args:
         bias: the result of `folded_bias`.
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
         filters: the number of filters rounded up to whole tiles. Arrays are extended to this number.
         first: the number of the kernel's other constants, which come before the constants of the output stage.
 

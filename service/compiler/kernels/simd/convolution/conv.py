@@ -31,7 +31,7 @@ def conv(
     Args:
         weights: `[O, KH, KW, C]` integers minus their zero point.
         bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`).
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
         parallel: true to divide tiles among threads.
     """
     return _Conv(isa, layer, weights, bias, epilogue, tile, parallel).kernel()

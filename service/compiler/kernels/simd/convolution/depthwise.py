@@ -46,7 +46,7 @@ def depthwise(
         weights: `[C, KH, KW]` integers minus their zero point.
         bias: `[C]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
             blocks.
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
         tile: a tile with one block, for example from `ranked`.
         parallel: true to divide bands of rows among threads.
 

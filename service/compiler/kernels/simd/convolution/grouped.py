@@ -188,7 +188,7 @@ def grouped(
         weights: `[O, KH, KW, C / groups]` integers minus their zero point.
         bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
             blocks.
-        epilogue: its arrays are extended to whole blocks.
+        epilogue: an epilogue whose arrays are extended to whole blocks.
         scheme: for example from `ranked`.
         parallel: true to divide tiles among threads.
 

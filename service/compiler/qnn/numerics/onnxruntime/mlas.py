@@ -31,7 +31,7 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
 _LARGEST_RATIO = 1 << 20  # the ratio of two scales up to which every sum fits the int32 to which MLAS rounds
-_LARGEST_PRODUCT_RATIO = 1 << 14  # the same for products
+_LARGEST_PRODUCT_RATIO = 1 << 14  # the largest ratio for products
 _BEYOND_INT32 = 2.0**31
 
 

@@ -26,7 +26,7 @@ class _Reader:
 
     Attributes:
         name: the operator's name.
-        others: its operands except this variable.
+        others: the operator's operands except this variable.
     """
 
     result: relax.Var

@@ -121,7 +121,7 @@ def constant(operation: Operation, expr: relax.Expr) -> Array:
     """Returns the value of a weight or bias.
 
     Raises:
-        UnsupportedOperator: it is computed while the model runs.
+        UnsupportedOperator: the weight or bias is computed while the model runs.
     """
     value = value_of(expr)
     if value is None:
