@@ -140,7 +140,7 @@ class Host:
         """`best`, for callers that need one.
 
         Raises:
-            UnknownTarget: this machine runs no target; the message lists the features that it lacks.
+            UnknownTarget: this machine runs no target; the message lists the missing features.
         """
         if self.best is None:
             raise UnknownTarget(self.why_none, hint="name the target of the machine that will run it")

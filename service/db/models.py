@@ -154,7 +154,7 @@ class ModelStore:
 
         Raises:
             NotFound: the model or the version does not exist.
-            Conflict: an alias points at it, and `force` is false.
+            Conflict: an alias points at the version, and `force` is false.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)

@@ -97,7 +97,7 @@ class VerificationStore:
         A verification that already made too many workers die fails instead.
 
         Args:
-            owner: the worker that claims it.
+            owner: the worker that claims the verification.
             pool: the worker's pool.
             targets: the targets whose artifacts may be claimed.
         """

@@ -20,7 +20,7 @@ class Sums:
     """The accumulators of one operator.
 
     Attributes:
-        bits: the smallest width, in two's complement, that can represent all of their values.
+        bits: the smallest width, in two's complement, that can represent all values of the accumulators.
         overflows: the number of values that did not fit the accumulator.
     """
 

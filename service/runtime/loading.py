@@ -32,7 +32,7 @@ def load(
         NotFound: the artifact does not exist.
         CorruptBlob: the digest of a blob of the artifact is not the blob's name.
         Unsupported: the artifact is for another machine or another release.
-        UnsafeLibrary: loading its library could run code, or this compiler did not write it.
+        UnsafeLibrary: loading the artifact's library could run code, or the library was not written by this compiler.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
@@ -73,7 +73,7 @@ def load_files(
     Raises:
         CorruptBlob: the constants layer is shorter than the config requires.
         Unsupported: the artifact is for another machine or another release.
-        UnsafeLibrary: loading its library could run code, or this compiler did not write it.
+        UnsafeLibrary: loading the artifact's library could run code, or the library was not written by this compiler.
     """
     check_host(config)
     check_code(config, library)

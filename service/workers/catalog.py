@@ -124,7 +124,7 @@ def delete_model(
 
     Raises:
         NotFound: the model or version does not exist.
-        Conflict: an alias points at it, and `force` is not set.
+        Conflict: an alias points at the version, and `force` is not set.
         StorageFull: no space is left for the index. The rows are already deleted from the tables.
     """
     deleted: list[Deleted] = []

@@ -83,9 +83,9 @@ class End:
 
     Attributes:
         status: the child's exit status; if a signal killed the child, the negative signal number.
-        was_ready: true if it had reported that it was ready.
-        error: the error that it reported, if any.
-        starved: true if the kernel probably killed it for lack of memory.
+        was_ready: true if the child had reported that it was ready.
+        error: the error that the child reported, if any.
+        starved: true if the kernel probably killed the child for lack of memory.
         hang: why this process killed the child; empty if this process did not kill it.
     """
 

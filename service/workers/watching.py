@@ -30,7 +30,7 @@ class Thread:
 
     Attributes:
         state: the letter from /proc: R (ready to run), S (waits), D (waits for a disk), T (stopped), t (traced), …
-        cpu_s: the processor time that it has used so far.
+        cpu_s: the processor time that the thread has used so far.
     """
 
     state: str
@@ -63,7 +63,7 @@ def progress_s(
     """Returns for how many of the last `elapsed_s` seconds a thread could have made progress.
 
     Args:
-        before, after: the threads of its process at the start and at the end of these seconds.
+        before, after: the threads of the same process at the start and at the end of these seconds.
         counts_stops: true to count time during which the process was stopped (SIGSTOP).
     """
     now = after.get(thread)

@@ -17,8 +17,8 @@ def check_room(
     """Checks the quota before a file is received and added to a tenant's files.
 
     Args:
-        source: the file's digest, or None if it is not known yet.
-        reserved_bytes: the size of files that will be created from it.
+        source: the file's digest, or None if the digest is not known yet.
+        reserved_bytes: the size of files that will be created from this file.
 
     Raises:
         TenantFull: the tenant's files would exceed its quota.

@@ -20,7 +20,7 @@ def verifying(services: Services, owner: str) -> Iterator[None]:
     """Verifies artifacts until the server stops.
 
     Args:
-        owner: the id of the worker under which it verifies.
+        owner: the worker id under which the server claims verifications.
     """
     thread = threading.Thread(target=_verify, args=(services, owner), name="octet-verify", daemon=True)
     thread.start()

@@ -37,7 +37,7 @@ class KernelProgram:
     Attributes:
         symbol: the name by which the model calls the kernel.
         path: the file with the kernel's program, as `kernels.objects.program_of` writes it.
-        target: the target for which it is compiled.
+        target: the target for which the kernel is compiled.
 
     Raises:
         BuildFailed: `symbol` is not a valid name for a kernel.

@@ -63,7 +63,7 @@ def detect_format(head: bytes) -> str:
     `HEAD_BYTES`, or all of a shorter file.
 
     Raises:
-        UnsupportedFormat: Octet does not read its format.
+        UnsupportedFormat: Octet does not read the file's format.
     """
     if head[_IDENTIFIER] == _TFLITE_IDENTIFIER:
         return TFLITE
@@ -85,7 +85,7 @@ def format_of(file: BinaryIO) -> str:
     """Returns the format of `file`, a file object that supports seeking.
 
     Raises:
-        UnsupportedFormat: Octet does not read its format.
+        UnsupportedFormat: Octet does not read the file's format.
     """
     found = detect_format(file.read(HEAD_BYTES))
     return _format_of_archive(names_of(file)) if found == ZIP else found

@@ -104,7 +104,7 @@ class PlainKernel:
     """A kernel whose operands are contiguous tensors with the dtypes that they have in the model.
 
     Attributes:
-        padding: the rows and columns that must be added to its input first.
+        padding: the rows and columns that must be added to the kernel's input first.
         fill: the value of these rows and columns.
     """
 
@@ -217,7 +217,7 @@ class KernelLibrary(Protocol):
 
         Args:
             sources: the memory layout of the region's inputs.
-            outputs: the memory layout of its outputs.
+            outputs: the memory layout of the region's outputs.
         """
 
     def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:

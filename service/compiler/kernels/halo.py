@@ -28,7 +28,7 @@ def fill_halo(
         value: the tensor's zero point as stored, uint8.
         plane: the number of the first plane. Planes are numbered `image * tensor.blocks + block`.
         planes: the number of consecutive planes.
-        when: a condition; the halo is filled only if it is true.
+        when: the halo is filled only if this condition is true.
     """
     if not tensor.halo:
         return

@@ -103,7 +103,7 @@ class Matrices:
         origin: the offset of the first element.
         size: the number of elements of the buffer.
         dtype: the type of the elements; for an image, bytes as kernels store them.
-        image: the image that contains them; None for a contiguous tensor.
+        image: the image that contains the matrices; None for a contiguous tensor.
     """
 
     batch: tuple[int, ...]

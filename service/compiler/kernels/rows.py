@@ -109,7 +109,7 @@ class Region:
     """Operators that one kernel computes.
 
     Attributes:
-        name: the name of its last result.
+        name: the name of the region's last result.
         outer: the dimensions of the domain except the last one, without those of length 1.
         columns: the last dimension of the domain.
         steps: the operators in order.
@@ -159,7 +159,7 @@ class RowsKernel:
     """The kernel of a region.
 
     Attributes:
-        memory: the number of float32 elements of its scratch memory, which is a parameter after the outputs.
+        memory: the number of float32 elements of the kernel's scratch memory, which is a parameter after the outputs.
     """
 
     kernel: Kernel

@@ -71,7 +71,7 @@ class Pass:
 
     Attributes:
         name: the name in texts and file names.
-        stage: the stage of a build that it belongs to.
+        stage: the stage of a build that the pass belongs to.
         run: the function that transforms a module.
     """
 

@@ -16,7 +16,7 @@ class Finding:
     Attributes:
         name: `landlock` or `seccomp`.
         available: true if this kernel has the feature. If the kernel lacks it, builds are rejected.
-        detail: the version, or the reason why it is missing.
+        detail: the version, or the reason why the feature is missing.
         lost: what a malicious model file could do without the feature; empty if the feature is available.
     """
 

@@ -26,8 +26,8 @@ class Access:
     """The files that a child may access. A directory includes everything in it.
 
     Attributes:
-        readable: files that it may read, in addition to the interpreter, its packages and the system's libraries.
-        writable: files that it may write. The first one is the scratch directory, which is the child's working
+        readable: files that the child may read, besides the interpreter, its packages and the system's libraries.
+        writable: files that the child may write. The first one is the scratch directory, which is the child's working
             directory, TMPDIR and HOME.
         executable: the programs that the child may exec; only `run_program` needs this.
     """
@@ -120,7 +120,7 @@ def unlimited(file_bytes: int) -> Limits:
     """Returns limits for a child of a command whose user waits and can interrupt it. Only the machine limits it.
 
     Args:
-        file_bytes: the size of the memory that it shares with its parent. This memory counts as a file.
+        file_bytes: the size of the memory that the child shares with its parent. This memory counts as a file.
     """
     return Limits(
         wall_s=_TEN_YEARS_S,

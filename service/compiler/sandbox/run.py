@@ -39,8 +39,8 @@ def run_child(
     Args:
         role: the role that the child runs.
         request: JSON that is passed to the role.
-        access: the files that it may access, in addition to installed code.
-        limits: the resources that it may use.
+        access: the files that the child may access, in addition to installed code.
+        limits: the resources that the child may use.
         on_message: called with the child's at, stage, make, discard and log messages after they were checked. If it
             raises an exception, the child is killed. If the child fails, its traceback is passed as log messages too;
             without `on_message`, the traceback is written to Python's log.

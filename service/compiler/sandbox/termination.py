@@ -23,8 +23,8 @@ class Termination:
 
     Attributes:
         status: the exit status, or minus the number of the signal that killed the child.
-        cpu_s: the processor time that it used.
-        log: the end of its output to stdout and stderr.
+        cpu_s: the processor time that the child used.
+        log: the end of the child's output to stdout and stderr.
         oom_kills: the number of processes on the machine that the kernel killed for lack of memory while the child ran.
     """
 

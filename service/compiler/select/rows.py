@@ -38,7 +38,7 @@ class _Node:
 
     Attributes:
         indices: the indices of the node's bindings, in order.
-        domain: the domain of the region; None if it is not a region.
+        domain: the domain of the region; None if the node is a single binding.
         after: the indices of the bindings that read results of this node.
     """
 

@@ -38,7 +38,7 @@ def check_versions(config: Mapping[str, Any]) -> None:
 
     Raises:
         Unsupported: the config was written by an incompatible release.
-        CorruptBlob: the config does not contain its versions.
+        CorruptBlob: the config does not contain these versions.
     """
     if "abi_version" not in config and "abi" in config:
         raise _of_0_1()

@@ -49,7 +49,7 @@ class Layer:
     Attributes:
         name, operators: the names of the layer and of its operators in the model.
         kernel: the kernel's family; None for generated code.
-        kind: one of `KINDS`, the category that its time is counted in.
+        kind: one of `KINDS`, the category that the layer's time is counted in.
         facts: tile sizes and other properties of the kernel.
         macs: the number of multiply-accumulates.
         reasons: operator -> why no kernel computes it.

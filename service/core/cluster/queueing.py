@@ -22,7 +22,7 @@ class Scheduling:
         max_wait_s: a request is refused if, by the duration of recent calls, it would wait longer than this; None for
             no limit.
         instances: the number of calls of the model that may run on the CPU at the same time.
-        card_instances: the same for a GPU. While one instance computes, tensors of another are copied.
+        card_instances: like `instances`, but on a GPU. While one instance computes, tensors of another are copied.
         threads: the number of threads that share a call if no other call needs their cores; 0 for all cores that this
             process may use.
         priority_levels: the number of priority levels; level 1 is served first.

@@ -34,7 +34,7 @@ class Call:
     Attributes:
         slot: the index of the instance's slot.
         number: the number of the call among those of its slot.
-        thread: the kernel's id of the thread that runs it.
+        thread: the kernel's id of the thread that runs the call.
         limit_s: the time after which the call counts as hung.
         model: the model's name and version, for messages; empty if the table does not contain them.
         artifact: the artifact that runs; None if the table does not contain it.

@@ -40,23 +40,23 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker process. A process that replaces it has another id.
+    """One worker process. A process that replaces this one has another id.
 
     Attributes:
-        host: the name of its machine.
-        target: in a cluster the target whose artifacts it serves, else the best target of its machine; None if the
+        host: the name of the worker's machine.
+        target: in a cluster the target whose artifacts the worker serves, else the machine's best; None if the
             machine runs no target.
-        seen_at: the time of its last heartbeat.
-        build: the build that it is working on; None if it is not building.
-        pool: the pool of interchangeable workers that it belongs to; None outside a cluster.
-        address: the address at which the API reaches it, as HOST:PORT for HTTP or https://HOST:PORT; None outside a
+        seen_at: the time of the worker's last heartbeat.
+        build: the build that the worker is working on; None if it is not building.
+        pool: the pool of interchangeable workers that this one belongs to; None outside a cluster.
+        address: where the API reaches the worker, as HOST:PORT for HTTP or https://HOST:PORT; None outside a
             cluster.
-        features: the features of its CPU and its GPUs, by the names of `core.target`.
-        capacity: the number of calls that it computes at a time.
-        loaded: (model, version) of everything in its memory. The version is the one that requests name; "" if the
+        features: the features of the machine's CPU and GPUs, by the names of `core.target`.
+        capacity: the number of calls that the worker computes at a time.
+        loaded: (model, version) of everything in the worker's memory. The version is as requests name it; "" if the
             requests name no version.
         loaded_version: a counter that grows whenever `loaded` changes.
-        release: the version of Octet that it runs.
+        release: the version of Octet that the worker runs.
     """
 
     id: str
@@ -90,7 +90,7 @@ class Beat:
     """The part of a worker's record that a heartbeat updates.
 
     Attributes:
-        silent_s: the time since its last heartbeat, by the database's clock.
+        silent_s: the time since the worker's last heartbeat, by the database's clock.
     """
 
     id: str

@@ -46,7 +46,7 @@ class Image:
         """Returns the bytes that are mapped from the file, from `address` to the end of the segment.
 
         Raises:
-            ElfError: there are fewer than `size` of them, or the segment is writable.
+            ElfError: there are fewer than `size` bytes, or the segment is writable.
         """
         for load in self._loads:
             skipped = address - load.address

@@ -72,7 +72,7 @@ def fit_inputs(signature: ModelSignature, inputs: Sequence[Array]) -> FittedInpu
     """Fits `inputs`, which are in the signature's order, to the smallest bucket that accepts them.
 
     Raises:
-        InvalidTensor: no bucket accepts them, or their number or types do not match the signature.
+        InvalidTensor: no bucket accepts the inputs, or their number or types do not match the signature.
     """
     if len(inputs) != len(signature.inputs):
         raise InvalidTensor(f"the model takes {len(signature.inputs)} inputs, not {len(inputs)}")

@@ -105,7 +105,7 @@ class Outline:
             its name, or None.
         operators: how often each operator occurs, by the framework's names.
         quantized: True if any part of the model is quantized.
-        error: why it cannot be compiled, as `OctetError.to_json` writes it.
+        error: why the model cannot be compiled, as `OctetError.to_json` writes it.
     """
 
     format: str

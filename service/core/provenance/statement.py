@@ -30,7 +30,7 @@ class Provenance:
         artifact: the digest of the artifact's manifest.
         inputs: the inputs that determine the artifact's bytes. A build with equal inputs has the same digest.
         builder: a URI that identifies the machine or service that built the artifact, and its operator.
-        builder_version: the version of Octet that built it.
+        builder_version: the version of Octet that built the artifact.
         started_at, finished_at: times in the format of RFC 3339.
         tiles: for each layer, the tile sizes that tuning chose, if the cost model alone would have chosen others.
         stages_s: the duration of each stage.

@@ -51,9 +51,9 @@ class Statement:
     """The result of running a witness.
 
     Attributes:
-        comparison: None if it did not run.
-        reason: why it did not run.
-        refused: index of each input that it did not accept -> its error message.
+        comparison: None if the witness did not run.
+        reason: why the witness did not run.
+        refused: index of each input that the witness did not accept -> its error message.
         deviations: the deviations that the mode documents for operators of this model; empty for another session of the
             runtime.
     """

@@ -53,7 +53,7 @@ class BuildQueue:
         A build that already made too many workers die fails with `BuildCrashed` instead.
 
         Args:
-            owner: the worker that claims it.
+            owner: the worker that claims the build.
             targets: the targets whose builds may be claimed; empty for all.
             passing: True to claim the smallest build instead of the oldest, and no background build
                 (`claims.Claimable`).

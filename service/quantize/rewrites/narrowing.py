@@ -19,7 +19,7 @@ def check_narrow(document: Document, names: Collection[str]) -> None:
     """Checks that the operators that produce these tensors can run in bfloat16.
 
     Raises:
-        InvalidInput: one of them cannot run in bfloat16, or does not gain from it.
+        InvalidInput: one of the operators cannot run in bfloat16, or would not be faster.
     """
     for node in document.nodes:
         if node.outputs[0] in names and (found := objection(document, node)):

@@ -59,7 +59,7 @@ def fit_layers(
     Args:
         form: how operands and biases are stored. Its `fits` are ignored.
         built: a model whose inputs and outputs include all operands of these layers.
-        names: the names of its inputs and outputs.
+        names: the names of the inputs and outputs of `built`.
 
     Returns:
         The fitted weights and biases, by `rewriting.key_of`.

@@ -54,7 +54,7 @@ class Worker:
         id: an id that changes each time the worker starts.
         capacity: the number of concurrent calls.
         state: only a worker whose state is `ready` gets requests.
-        loaded: the model and version, as requests name them, of each model that it has in memory.
+        loaded: the model and version, as requests name them, of each model that the worker has in memory.
         key: the key that the router sends to the worker; an empty string stands for the cluster's key.
         server_name: the name that the worker's certificate must be valid for; empty if the connection is in plain text.
     """

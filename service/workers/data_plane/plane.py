@@ -44,7 +44,7 @@ class Found:
     Attributes:
         models: the keys of the loaded models.
         routes: the routes that an earlier control plane set.
-        pid: the id of its process, as it reports it.
+        pid: the id of the data plane's process, which the data plane reports.
     """
 
     models: Collection[int]

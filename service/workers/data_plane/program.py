@@ -57,10 +57,10 @@ def become(
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
     Args:
-        descriptors: the descriptors that it inherits, by name.
-        readable: the folders of artifacts; it may open no other files.
-        writable: the folders in which it may open and change existing files too.
-        orders: the orders that it executes before it accepts a connection.
+        descriptors: the descriptors that the data plane inherits, by name.
+        readable: the folders of artifacts, in which the data plane may only read files.
+        writable: the folders in which the data plane may open and change existing files too.
+        orders: the orders that the data plane executes before it accepts a connection.
         uses_gpus: true if the data plane uses NVIDIA GPUs: it then loads their driver, and may open their devices.
 
     Raises:

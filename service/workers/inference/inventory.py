@@ -24,7 +24,7 @@ class Indexed:
     """A model version.
 
     Attributes:
-        reason: the reason why it is not ready, or a note that the first request makes it ready; empty if it is loaded.
+        reason: the reason why the version is not ready, or that the first request makes it ready; empty if loaded.
     """
 
     model: str

@@ -185,7 +185,7 @@ class Registry:
         """Returns the versions of a model that have a build for this host, in ascending order.
 
         Args:
-            reference: limits the result to the versions that it refers to. None means all versions.
+            reference: limits the result to the versions that this reference names. None means all versions.
 
         Raises:
             NotFound: the model or alias does not exist.

@@ -81,7 +81,7 @@ class Figures:
         p50_s: the median time of a call of the model.
         p99_s: the 99th percentile of the time of a call.
         per_s: the number of calls per second if each starts when the one before has ended.
-        peak_percent: the multiplication rate of its kernels, in percent of the maximum that the machine reaches with
+        peak_percent: the multiplication rate of the kernels, in percent of the maximum that the machine reaches with
             the target's instructions.
     """
 
@@ -107,7 +107,7 @@ class Cell:
         verifications: the verifications by workers, by pool. The entry of the empty name applies to all pools.
         outcome: the outcome of the comparison with the reference runtime on the build host. None if no report contains
             it.
-        accepted: True if it is served although it differs from its reference.
+        accepted: True if the build is served although it differs from its reference.
     """
 
     state: CellState

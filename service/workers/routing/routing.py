@@ -151,7 +151,7 @@ class Routing:
 
         Raises:
             NotFound: the model does not exist.
-            NotReady: no running pool can serve it, or a worker did not load it; the message explains why.
+            NotReady: no running pool can serve the model, or a worker did not load it; the message explains why.
         """
         workers = await asyncio.to_thread(self._members.look)
         pools = await asyncio.to_thread(self._servable.pools, model, None, targets_of(workers.values()))
@@ -163,7 +163,7 @@ class Routing:
 
         Raises:
             NotFound: the model does not exist.
-            NotReady: no worker is running, or one did not unload it; the message explains why.
+            NotReady: no worker is running, or a worker did not unload the model; the message explains why.
         """
         await asyncio.to_thread(self._servable.check_exists, model)
         workers = await asyncio.to_thread(self._members.look)

@@ -21,7 +21,7 @@ class Abilities:
     """The reasons why this machine cannot compile or run artifacts for one target.
 
     Attributes:
-        compile: missing packages and parts of the sandbox; empty if it can compile for the target.
+        compile: missing packages and parts of the sandbox; empty if this machine can compile for the target.
         run: missing CPU or GPU features, or the architecture, and parts of the sandbox; empty if artifacts for the
             target run here. Verifying an artifact needs the same.
     """

@@ -68,7 +68,7 @@ class Graph:
         """Checks that every operator that was called could be converted.
 
         Raises:
-            UnsupportedOperator: some could not. The message lists their types and their names, at most
+            UnsupportedOperator: some operators could not. The message lists their types and their names, at most
                 `names.MOST_NAMES` of each.
         """
         if not self._obstacles:

@@ -124,7 +124,7 @@ def quantization_of(mode: Mode, operation: Operation) -> Quantization:
     """Returns the kernel arithmetic of a `qnn.quantize` in `mode`.
 
     Raises:
-        Declined: no kernel computes its formula, or the type is not 8 bits with one scale.
+        Declined: no kernel computes the mode's formula, or the type is not 8 bits with one scale.
     """
     formula, kind = mode.formula(operation), operation.quantized("out_type")
     stored = bounds(kind)

@@ -64,7 +64,7 @@ class Rule:
             `convert` supports them too.
         hybrid: converts the operator for float32 activations and int8 weights.
         sparse: true if the operator can read sparse constants.
-        skips_empty: true if its activations may be empty.
+        skips_empty: true if the operator's activations may be empty.
         activations: how many inputs from `first` on are activations; None means all of them. The dtype of these inputs
             must be one of `reads`.
         reads, writes: dtypes that the activations and the output may have.

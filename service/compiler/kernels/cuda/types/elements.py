@@ -38,7 +38,7 @@ class Blocks:
         """Returns the layout of an image.
 
         Raises:
-            Declined: GPU kernels do not support the size of its blocks.
+            Declined: GPU kernels do not support the size of the image's blocks.
         """
         if image.block not in (0, BLOCK):
             raise Declined(f"GPU kernels do not support blocks of {image.block} channels")

@@ -39,7 +39,7 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     bfloat16 is computed as independent products, one for each group.
 
     Raises:
-        Declined: no kernel computes it.
+        Declined: no kernel computes the product.
     """
     core = group.core
     if core.name == "qnn.real_conv2d" and not is_bfloat16(core) and (layer := _depthwise(core)) is not None:

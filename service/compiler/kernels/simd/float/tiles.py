@@ -57,7 +57,7 @@ class Geometry:
         taps: the (size, stride in elements of lhs) of each loop around k, with the largest stride first.
         run: the size of k; all values of k for one tap are a *run*.
         columns: the size of n.
-        rhs_steps: the strides of k and n if rhs is computed; one of them is 1.
+        rhs_steps: the strides of k and n if rhs is computed; one of the strides is 1.
         starts: the offsets of the first elements of lhs, rhs and out.
         group: the number of consecutive k that are multiplied in one step. The last step of a run may have fewer.
     """

@@ -19,7 +19,7 @@ class Source:
     """A matrix in a byte buffer. Its rows consist of runs of `Isa.lanes` elements.
 
     Attributes:
-        start: the offset of its first byte.
+        start: the offset of the matrix's first byte.
         row: the stride from one row to the next.
         block: the stride from one run to the next.
         dtype: the type of the elements.
