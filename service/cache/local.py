@@ -59,7 +59,7 @@ class LocalBlobStore:
         total = 0
         with os.scandir(self._blobs) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # deleted since it was listed
+                with suppress(FileNotFoundError):  # the blob was deleted after it was listed
                     total += entry.stat().st_size
         return total
 
@@ -207,7 +207,7 @@ class LocalBlobStore:
                 if path.stat().st_ino == damaged.st_ino:
                     path.rename(self._quarantine / f"{path.name}.{time.time_ns()}")
         except FileNotFoundError:
-            pass  # another reader has moved it
+            pass  # another reader has moved the blob
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
@@ -264,7 +264,7 @@ class LocalBlobStore:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink(missing_ok=True)
             except BlockingIOError:
-                pass  # the process that writes it is alive
+                pass  # the process that writes the file is alive
             finally:
                 os.close(descriptor)
 

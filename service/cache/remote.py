@@ -54,7 +54,7 @@ class BucketBlobStore:
         try:
             return self.cache.path(digest)
         except DigestMismatch:
-            pass  # damaged in transit or in the bucket: fetch it once more
+            pass  # the blob was damaged in transit or in the bucket: fetch it once more
         try:
             return self.cache.path(digest)
         except DigestMismatch as error:
@@ -104,7 +104,7 @@ class BucketBlobStore:
 
     def iterate(self) -> Iterator[Digest]:
         for found in self.bucket.list(_BLOBS):
-            with suppress(InvalidInput):  # an object of another tool
+            with suppress(InvalidInput):  # another tool stored the object
                 yield parse_digest(f"sha256:{found.name.removeprefix(_BLOBS)}")
 
     def pin(self, digests: Collection[Digest]) -> None:

@@ -88,7 +88,7 @@ class AliasStore:
                 if known is not None:
                     connection.execute(sa.update(model_aliases).where(*_is(model, name)).values(**_values(alias)))
                 elif not _insert(connection, alias):
-                    continue  # another process has inserted it: PostgreSQL locks rows, not the table
+                    continue  # another process has inserted the row: PostgreSQL locks rows, not the table
                 return alias
 
 

@@ -57,7 +57,7 @@ class ModelStore:
             _numbers(connection, name, number)
             one = sa.and_(model_versions.c.name == name, model_versions.c.number == number)
             known = _first(connection, one)
-            assert known is not None  # _numbers has found and locked it
+            assert known is not None  # _numbers has found and locked the model
             described = replace(known, metadata=metadata.over(known.metadata))
             connection.execute(sa.update(model_versions).where(one).values(metadata=described.metadata.to_text()))
         return described

@@ -176,7 +176,7 @@ verifications = sa.Table(
     "verifications",
     metadata,
     sa.Column("artifact", sa.Text, primary_key=True),
-    sa.Column("pool", sa.Text, primary_key=True),  # empty: any worker of the target
+    sa.Column("pool", sa.Text, primary_key=True),  # if empty, any worker of the target may verify
     sa.Column("target", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
@@ -242,7 +242,7 @@ audit_log = sa.Table(
     "audit_log",
     metadata,
     sa.Column("sequence", _RowNumber, primary_key=True),
-    sa.Column("id", sa.Text, nullable=False, unique=True),  # so that an entry that is sent twice is stored once
+    sa.Column("id", sa.Text, nullable=False, unique=True),  # unique, so that an entry that is sent twice is stored once
     sa.Column("tenant", sa.Text, nullable=False, server_default=""),
     sa.Column("entry", sa.JSON, nullable=False),
     sa.Index("ix_audit_log_tenant_sequence", "tenant", "sequence"),

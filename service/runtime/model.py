@@ -36,7 +36,7 @@ class Model:
         self.threads = threads or Threads()
         self.native = native
         self.instance = native.instance(self.threads.team, self.threads.count)
-        self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive while they are bound
+        self._bound: tuple[Sequence[Array], ...] | None = None  # keeps the arrays alive while they are bound
         self._keeps_state = bool(self.signature.states)
 
     @property

@@ -93,7 +93,7 @@ class Attempt:
             except BuildCanceled as interruption:
                 self._interruption = interruption
                 return
-            except NotFound:  # all models that requested it were deleted
+            except NotFound:  # all models that requested the build were deleted
                 self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
             except Exception as error:  # the database is busy or full: renew the lease later, or lose it

@@ -266,7 +266,7 @@ def run(
     sweep(settings.scratch_dir)
     ObjectCache(settings.objects_dir).sweep()
     results.sweep(settings.results_dir)
-    toolchain.fingerprint()  # the first call is slow, so it is made before a build waits for it
+    toolchain.fingerprint()  # the first call is slow, so it is made before any build needs the result
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:

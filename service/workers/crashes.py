@@ -29,7 +29,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
 from service.core.settings import Settings
 
-if TYPE_CHECKING:  # importing it loads SQLAlchemy
+if TYPE_CHECKING:  # importing the module loads SQLAlchemy
     from service.db import Database
 
 _logger = logging.getLogger(__name__)

@@ -374,7 +374,7 @@ def _members(line: bytes) -> object:
 def _is_channel(path: Path) -> bool:
     try:
         return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
-    except FileNotFoundError:  # the descriptor with which the folder itself was read
+    except FileNotFoundError:  # this was the descriptor with which the folder itself was read
         return False
 
 

@@ -164,7 +164,7 @@ class Verifier:
             return False
         try:
             self._work(claim, stop)
-        except LeaseLost:  # another worker has the verification, or it has ended: this result does not count
+        except LeaseLost:  # another worker has claimed the verification, or it has ended: this result does not count
             _logger.warning("the verification of %s now belongs to another worker", claim.artifact)
         return True
 

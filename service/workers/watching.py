@@ -76,7 +76,7 @@ def progress_s(
     cpu_s = {number: each.cpu_s - before[number].cpu_s for number, each in after.items() if number in before}
     if now.state == "R":
         return min(elapsed_s, cpu_s.get(thread, 0.0))
-    if any(each.state == "R" for each in after.values()):  # the thread may be waiting for one of these
+    if any(each.state == "R" for each in after.values()):  # the thread may be waiting for one of these threads
         return min(elapsed_s, sum(cpu_s.values()))
     return elapsed_s
 

@@ -70,7 +70,7 @@ class Meter:
         self._limits, self._clock, self._known = limits, clock, known
         self.sharers = 1
         self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
-        self.reported_s = float("-inf")  # the last time at which there were counts to report
+        self.reported_s = float("-inf")  # the last time at which counts were reported
         self.usage = self._begin(clock.now().date())
 
     def charge(self) -> None:

@@ -17,7 +17,7 @@ _LOOK = {"GET", "HEAD"}
 _PATHS: Mapping[str, Sequence[Scope]] = {
     "/": _NOBODY,  # the page, which is the same for all users; its requests carry a key
     "/docs": _NOBODY,
-    "/api/v1/openapi.json": _NOBODY,  # the same for all users
+    "/api/v1/openapi.json": _NOBODY,  # the document is the same for all users
     "/api/v1/artifacts": (Scope.ADMIN,),  # an artifact is native code, which runs with the server's permissions
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),

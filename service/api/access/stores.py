@@ -13,7 +13,7 @@ from service.api.access.usage import UsageFile, UsageStore
 from service.core.clock import Clock
 from service.core.settings import Settings
 
-if TYPE_CHECKING:  # importing this loads SQLAlchemy
+if TYPE_CHECKING:  # importing the module loads SQLAlchemy
     from service.db import Database
 
 

@@ -17,7 +17,7 @@ from service.core.builds.build import Build
 from service.core.digest import Digest
 from service.core.errors import Forbidden, InvalidInput, NotFound
 
-if TYPE_CHECKING:  # importing these loads SQLAlchemy
+if TYPE_CHECKING:  # importing these modules loads SQLAlchemy
     from service.db import BuildStore
 
 tenant: ContextVar[str] = ContextVar("tenant", default="")

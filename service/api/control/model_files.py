@@ -58,7 +58,7 @@ class ModelFiles:
     def __init__(self, services: Services, paths: Sequence[Path]) -> None:
         self._services, self._paths = services, [path.absolute() for path in paths]
         self._record = services.settings.model_files_file
-        self._origins = _read(self._record)  # by the model's name
+        self._origins = _read(self._record)  # keys are the models' names
         self._seen: dict[Path, Fingerprint] = {}
         self._taken: dict[Path, Fingerprint] = {}
         self._builds: list[str] = []  # requested builds, some of which may be running
@@ -145,7 +145,7 @@ class ModelFiles:
         try:
             self._push(path, model_name_of(path))
         except (DatabaseBusy, DatabaseLost):
-            del self._taken[path]  # the file is not at fault, so try it again
+            del self._taken[path]  # the failure was not the file's fault, so the file is tried again
             raise
         except StorageFull as error:
             self._retry(path, error.message)

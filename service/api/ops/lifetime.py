@@ -64,7 +64,7 @@ async def _follow_files(services: Services) -> None:
     if services.settings.model_files:
         from service.api.control.model_files import (
             ModelFiles,
-        )  # imported only if needed: it loads packages for MXNet files
+        )  # imported only if needed: the module loads packages for MXNet files
 
         await ModelFiles(services, services.settings.model_files).run()
 

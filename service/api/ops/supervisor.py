@@ -163,7 +163,7 @@ class _Supervisor:
             on_ready=self._control_plane_is_ready,
             on_want=self._compiler_is_wanted,
             on_plane=self._tenants.want,
-            on_end=lambda end: self._on_started is None,  # restart it, unless the first one could not start
+            on_end=lambda end: self._on_started is None,  # restarts the process, unless the first one could not start
             silence_s=settings.watchdog_s,
         )
         self._compile_worker = SupervisedProcess(
@@ -191,7 +191,7 @@ class _Supervisor:
         finally:
             stopping.cancel()
             living.cancel()
-            for child in self._children:  # if one ended and must not be restarted, the others still run
+            for child in self._children:  # if one child ended and must not be restarted, the others still run
                 child.kill()
             self._tenants.kill()
             self._standby.end()

@@ -26,7 +26,7 @@ from service.core.elf import ElfError, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
-_LEFT_BEHIND_S = 3600.0  # an incomplete file that is older must have been left by a killed process
+_LEFT_BEHIND_S = 3600.0  # an incomplete file that is older was left by a killed process
 _SYMBOL = re.compile(r"octet_[a-z0-9_]{1,120}")
 
 

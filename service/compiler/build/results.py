@@ -68,7 +68,7 @@ class Results:
                 (partial / _ANSWER).write_text(written)
                 for path in partial.iterdir():
                     _sync(path)
-                with suppress(OSError):  # another build stored it in the meantime
+                with suppress(OSError):  # another build stored the result in the meantime
                     partial.rename(entry)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -82,7 +82,7 @@ class Results:
         for entry in self._directory.iterdir():
             with suppress(FileNotFoundError):
                 if entry.name.startswith(_PARTIAL) and time.time() - entry.stat().st_mtime < _LEFT_BEHIND_S:
-                    continue  # another process is writing it
+                    continue  # another process is writing the entry
                 size = sum(path.stat().st_size for path in entry.iterdir())
                 entries.append((entry.stat().st_mtime, size, entry))
         left = sum(size for _, size, _ in entries)

@@ -385,7 +385,7 @@ class _Emission:
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))
                 self._plain[var] = self._emit(kernel, operands, str(var.name), operators, out_type)
-            else:  # `run` did not emit it
+            else:  # `run` did not emit the binding
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]

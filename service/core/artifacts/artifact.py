@@ -91,7 +91,7 @@ class Report(StrEnum):
     PROBES = "application/vnd.octet.probes.v1+npz"  # inputs that the oracle chose, and expected outputs; may be missing
     PROFILE = "application/vnd.octet.profile.v1+json"  # the time of each call, and the machine that measured it
     FACTS = "application/vnd.octet.facts.v1+json"  # a description of the source model; see `core.models.facts`
-    PROVENANCE = "application/vnd.in-toto+json"  # who built it, and from which inputs; see `core.provenance`
+    PROVENANCE = "application/vnd.in-toto+json"  # who built the artifact, and from which inputs; see `core.provenance`
 
 
 # The reports that are pushed together with an artifact. Reports with measurements are not pushed, because the server
@@ -114,7 +114,7 @@ class Slot:
 
     @property
     def end_bytes(self) -> int:
-        import numpy as np  # imported here, because only the compiler uses this
+        import numpy as np  # imported here, because only the compiler calls this function
 
         return self.offset_bytes + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 

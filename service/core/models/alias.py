@@ -17,7 +17,7 @@ from typing import Any
 from service.core.digest import canonical_json
 from service.core.errors import Conflict, InvalidInput
 
-LATEST = "latest"  # always the newest version that is ready; it cannot be set
+LATEST = "latest"  # always the newest version that is ready; this alias cannot be set
 STABLE = "stable"  # the alias for requests that name no version, once it is set
 ALIAS_PATTERN = r"^[a-z][a-z0-9._-]{0,62}$"  # never a number, because numbers are versions
 ALL_PERCENT = 100

@@ -162,7 +162,7 @@ def _signer(path: Path) -> Signer:
 
     try:
         private = load_pem_private_key(_read(path), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: it needs a password
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: the key needs a password
         raise InvalidInput(f"{path} is not a private key in PEM, without a password: {error}", hint=_MAKE) from error
     if not isinstance(private, Ed25519PrivateKey | EllipticCurvePrivateKey):
         raise _other_kind(path)

@@ -68,7 +68,7 @@ class Seldom(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._passed: dict[str, tuple[float, int]] = {}  # message -> monotonic time, number left out since
+        self._passed: dict[str, tuple[float, int]] = {}  # message -> (time of logging, times left out since)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:

@@ -16,5 +16,5 @@ def lower_priority(nice: int) -> None:
     """
     os.nice(max(0, nice - os.nice(0)))
     if nice:
-        with contextlib.suppress(OSError):  # not every kernel supports it
+        with contextlib.suppress(OSError):  # not every kernel supports this
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -222,7 +222,7 @@ def _followed(ran: Statement | None, sessions: Sequence[Statement]) -> Statement
     which Octet agrees.
     """
     if ran is None or ran.comparison is None or decide(ran.comparison) is not Outcome.DIFFERENT:
-        return None  # Octet agrees with it, except for rounding of floating-point outputs
+        return None  # Octet agrees with the witness, except for rounding of floating-point outputs
     return next((session for session in sessions if session.outcome is Outcome.EQUAL), None) or next(
         (session for session in sessions if session.outcome is Outcome.DOCUMENTED != ran.outcome), None
     )

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Protocol
 
-CHANNEL = "octet_models"  # triggers in PostgreSQL send notifications to it: migrations/versions
+CHANNEL = "octet_models"  # the channel to which triggers in PostgreSQL send notifications: migrations/versions
 _REMEMBERED = 10_000
 
 

@@ -78,7 +78,7 @@ class Listener:
                     self._start_listening()
                     self._outage.ended("LISTEN of the database")
                     self._receive_notifications(connection)
-            except Exception as error:  # any error: only this thread can reconnect
+            except Exception as error:  # all errors are caught, because only this thread can reconnect
                 with self._changed:
                     self._is_listening = False
                 self._outage.began(f"no notifications from the database: {str(error).partition(chr(10))[0]}")

@@ -94,7 +94,7 @@ class SqliteEngine:
 
 def _understood(error: sqlite3.Error, path: Path) -> OctetError | None:
     """Converts an error that users can act on to one that they understand; returns None for other errors."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits only distinguish variants
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits only distinguish variants of an error
     match code:
         case sqlite3.SQLITE_FULL:
             return StorageFull(hint="make room on the disk of the database")

@@ -17,7 +17,7 @@ import numpy as np
 from service.core.models.arrays import Array
 from service.quantize.file.document import Document, Node, rewire
 
-SWEEPS = 20  # limit of the passes over all pairs; scaling one pair changes the adjacent pairs
+SWEEPS = 20  # limit of the passes over all pairs; scaling one pair changes the adjacent pairs, so one pass is too few
 _SETTLED = 0.01  # the passes stop when no factor differs from 1 by more than this
 # Operators f with f(s x) = s f(x) for s > 0. Pools also keep the channels of `[N, C, …]`.
 _ACTIVATIONS = ("LeakyRelu", "Relu")

@@ -27,7 +27,7 @@ from service.workers.inference.single_flight import SingleFlight
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 5.0  # how long a load waits for other models to become unused, so that their memory becomes free
-_LOOK_AGAIN_S = 0.005  # the interval of checks for this; most predictions take less
+_LOOK_AGAIN_S = 0.005  # how often a waiting load checks this; most predictions take less
 # For each device: the name of its memory in messages, and what the user can do if there is too little.
 _BUDGETS: Mapping[Device, tuple[str, str]] = {
     "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
@@ -182,7 +182,7 @@ class Loader:
                 self._memory.give_back(receipt)
                 raise
         except _NoRoom as error:
-            raise error.args[0] from None  # the artifact is not at fault
+            raise error.args[0] from None  # missing memory is not the artifact's fault
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
         except Restarting:  # a restart is not the artifact's fault either

@@ -331,7 +331,7 @@ class Registry:
                 raise failure.error from failure.__cause__
             self._warnings.report(name, f"the loaded version stays in use: {failure.error}")
             return
-        with main.hold():  # keeps it loaded while the canary is loaded
+        with main.hold():  # keeps this model loaded while the canary is being loaded
             canary = await self._canary(name, wanted, main)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)) and not self._following.is_stale(name):

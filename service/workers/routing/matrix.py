@@ -39,7 +39,7 @@ class CellState(StrEnum):
     QUEUED = "queued"
     BUILDING = "building"
     FAILED = "failed"
-    DIFFERENT = "different"  # not served: it differs from its reference runtime
+    DIFFERENT = "different"  # not served: the artifact differs from its reference runtime
     CANCELED = "canceled"
     NONE = "none"  # no build was requested, or the artifact is lost
 

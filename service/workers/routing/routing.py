@@ -81,7 +81,7 @@ class Routing:
         """Follows the tables until canceled. While the tables cannot be read, the data plane uses the last state."""
         watch = Watch(self._notifications, self._heartbeat_s / 4)
         was_read = True
-        self._send_table()  # so that the data plane is a router from the start
+        self._send_table()  # sent at once, so that the data plane is a router from the start
         while True:
             if watch.is_due():
                 try:

@@ -31,7 +31,7 @@ def print_safely(welcome: Callable[[], None]) -> None:
     except OSError as error:
         _logger.warning("started; the standard output cannot be written: %s", error)
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)  # otherwise flushing the rest of the buffer fails again at exit
+        os.dup2(nothing, 1)  # else, flushing the rest of the buffer would fail again at exit
         os.close(nothing)
 
 

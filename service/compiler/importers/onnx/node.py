@@ -152,7 +152,7 @@ class Node:
 
     def value(self, index: int) -> Value:
         name = self.name(index)
-        if name not in self.state.values:  # an additional output of an operator whose first output only is converted
+        if name not in self.state.values:  # an additional output; only the operator's first output was converted
             self.unsupported("reads an output that cannot be compiled", name)
         return self.state.values[name]
 

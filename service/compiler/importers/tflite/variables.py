@@ -71,7 +71,7 @@ class _Resources:
         self._first: dict[Name, Array] = {}
         self._found: dict[Name, int] = {}  # the tensor with the value from the call before
         self._last: dict[Name, int] = {}  # the tensor that was assigned last
-        self._same: dict[int, int] = {}  # the output of a read -> the tensor whose value it is
+        self._same: dict[int, int] = {}  # the output of a read -> the tensor that has the same value
 
     def run(self) -> Model:
         operators = []

@@ -25,7 +25,7 @@ from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
 _FAR = float(1 << 30)  # beyond all stored values
-_ROUNDING = 1.5 * 2**23  # if it is added to a small float32, the lowest bits of the sum are the value rounded to even
+_ROUNDING = 1.5 * 2**23  # added to a small float32, gives a sum whose lowest bits are the value rounded to even
 _ROUNDING_BITS = int(np.float32(_ROUNDING).view(np.int32))
 
 

@@ -32,7 +32,7 @@ from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
 from service.core.models.arrays import Array
 
-MOST_EXCEPTIONS = 2  # with three, fixed-point arithmetic is as fast
+MOST_EXCEPTIONS = 2  # with three exceptions, fixed-point arithmetic is as fast
 _ULPS = (0, -1, 1, -2, 2)
 _MOST_RIGHT = 52  # with a larger shift, sums may exceed 64 bits
 _LARGEST_SCALE_WITH_EXCEPTIONS = 1 / 8  # a larger scale may leave fewer than six accumulators for a result

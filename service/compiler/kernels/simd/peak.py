@@ -19,7 +19,7 @@ from service.compiler.kernels.vector.isa import Isa, Matrix
 _ITEMS = 48  # the iterations of the parallel loop; 2, 3, 4, 6, 8 … threads get equal numbers of them
 # the number of repetitions in one iteration; together they take some microseconds, much longer than starting threads
 _REPETITIONS = 4096
-_PERIOD = 8  # the number of different operands; with one, the compiler could move its product out of the loop
+_PERIOD = 8  # the number of different operands; with one operand, the compiler could move the product out of the loop
 _COLUMNS = 2
 _TILE_REPETITIONS = 512  # fewer than `_REPETITIONS`, because a tile product takes about as long as ten vector products
 

@@ -20,7 +20,7 @@ from service.core.models.arrays import Array
 
 _MAX_VARINT_BYTES = 10
 _MAX_FIELD_NUMBER = (1 << 29) - 1
-_MAX_FIELDS = 4_000_000  # each takes about a microsecond; the largest models in use have some 100,000
+_MAX_FIELDS = 4_000_000  # reading a field takes about a microsecond; the largest models in use have some 100,000
 _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 
 

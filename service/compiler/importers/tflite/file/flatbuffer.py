@@ -36,7 +36,7 @@ _UINT8, _UINT16 = struct.Struct("<B"), struct.Struct("<H")
 _INT32, _UINT32 = struct.Struct("<i"), struct.Struct("<I")
 _OFFSET_BYTES = 4
 _MAX_BYTES = (1 << 31) - 1  # FLATBUFFERS_MAX_BUFFER_SIZE: larger offsets cannot be represented
-_MAX_TABLES = 250_000  # ten times as many as the largest known model has; each takes some 10 microseconds
+_MAX_TABLES = 250_000  # ten times as many as the largest known model has; reading a table takes some 10 microseconds
 _SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the minimum is for tiny files, in which writers share many parts
 
 

@@ -88,7 +88,7 @@ def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
     layout = Layout.NHWC if tensor.content == IMAGE_PROPERTIES and spec.shape[3] in (1, 3) else None
     if not tensor.normalizations:
         return ModelMetadata(layout=layout)
-    theirs = tensor.normalizations[0]  # these values are for pixel / 255, those in the file for pixels
+    theirs = tensor.normalizations[0]  # the file's values are for pixels; `ModelMetadata` needs values for pixel / 255
     mean, std = ([value / _WHITE for value in values] for values in (theirs.mean or (0.0,), theirs.std or (1.0,)))
     found = ModelMetadata(mean=tuple(mean), std=tuple(std))
     check_pixels(spec, found)

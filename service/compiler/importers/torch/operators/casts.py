@@ -41,7 +41,7 @@ def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
 
 
 def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
-    if isinstance(input, Tensor):  # weights that no quantized operator reads
+    if isinstance(input, Tensor):  # the input is weights that no quantized operator reads
         stored = node.emit(relax.const(np.ascontiguousarray(input.data), input.data.dtype.name), "stored")
         return node.value(ops.dequantize(stored, out_type), None)
     x = node.tensor(input)
