@@ -31,7 +31,7 @@ class Bucket(Protocol):
         """Yields the bytes of an object in chunks. Raises `NotFound` if it does not exist."""
 
     def put(self, name: str, content: bytes | Path) -> None:
-        """Puts an object, and replaces an existing one."""
+        """Puts an object. Replaces an object of the same name."""
 
     def create(self, name: str, content: bytes) -> bool:
         """Puts an object if none of that name exists. Returns true if it was put."""

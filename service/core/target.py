@@ -89,7 +89,7 @@ def _cards(*capabilities: str) -> Target:
 TARGETS: tuple[Target, ...] = (
     Target("x86-64-v4+amx", "x86_64", _X86_V4 | {"avx512_vnni", "amx_tile", "amx_int8"}, "amx_int8"),
     Target("x86-64-v4+vnni", "x86_64", _X86_V4 | {"avx512_vnni"}, "avx512_vnni"),
-    # This target comes after the one without bf16, because it is faster only for layers in bfloat16, and models are
+    # The target with bf16 is second, because bf16 makes only layers in bfloat16 faster, and models are
     # built for it only on request.
     Target("x86-64-v4+vnni+bf16", "x86_64", _X86_V4 | {"avx512_vnni", "avx512_bf16"}, "avx512_bf16"),
     Target("x86-64-v4", "x86_64", _X86_V4, "avx512bw"),
@@ -137,7 +137,7 @@ class Host:
 
     @property
     def target(self) -> Target:
-        """`best`, for callers that need one.
+        """The target `best`, for callers that cannot work without a target.
 
         Raises:
             UnknownTarget: this machine runs no target; the message lists the missing features.

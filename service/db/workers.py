@@ -84,7 +84,7 @@ class WorkerStore:
         ]
 
     def find(self, ids: Collection[str]) -> Workers:
-        """Returns those of the requested workers that exist."""
+        """Returns the requested workers, except those that do not exist."""
         query = sa.select(workers).where(workers.c.id.in_(ids))
         with self._database.read() as connection:
             return [_worker_from(row) for row in connection.execute(query)]

@@ -27,9 +27,11 @@ from service.quantize.formats import RESULT_NUMERICS
 
 @dataclass(frozen=True)
 class Stored:
-    """A result in the store. Attributes:
-    file: the quantized ONNX file.
-    report: see docs/how-to/quantize.md.
+    """A result in the store.
+
+    Attributes:
+        file: the quantized ONNX file.
+        report: the report on the quantization; see docs/how-to/quantize.md.
     """
 
     file: Descriptor

@@ -55,5 +55,5 @@ class BucketedModel:
         return request.cut(self.signature, self.models[request.bucket].run(request.inputs))
 
     def clone(self) -> BucketedModel:
-        """Returns another instance, with memory of its own."""
+        """Returns a new instance of the same model, with memory of its own."""
         return BucketedModel([model.clone() for model in self.models])

@@ -38,7 +38,7 @@ MAX_SCANS = 64  # most JPEGs have up to ten; decoding a scan of ten bytes can be
 
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
-# How much of the file the decoder receives at a time; deflate expands it at most a thousandfold.
+# How much of the file the decoder receives at a time; deflate expands data at most a thousandfold.
 _PIECE_BYTES = 8 << 10
 
 

@@ -44,7 +44,7 @@ class Model:
         return self.config.signature
 
     def clone(self) -> Model:
-        """Returns another instance, with memory of its own."""
+        """Returns a new instance of the same model, with memory of its own."""
         return Model(self.config, self.native, self.digest, self.threads)
 
     def __call__(self, *inputs: Array) -> Any:

@@ -56,7 +56,7 @@ class StoredArtifact:
         return StoredArtifact(digest, config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE])
 
     def check(self) -> None:
-        """Makes the checks of `load_files`. Raises `Unsupported` or `UnsafeLibrary`."""
+        """Makes the same checks as `load_files`. Raises `Unsupported` or `UnsafeLibrary`."""
         check_host(self.config)
         check_code(self.config, self.library)
 

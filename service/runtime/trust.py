@@ -27,7 +27,7 @@ class Trust:
 
     @staticmethod
     def of(settings: Settings) -> Trust:
-        """Returns the trust of the settings. Raises as `trusted_keys`."""
+        """Returns the trust that the settings configure. Raises the errors of `trusted_keys`."""
         from service.core.provenance import trusted_keys
 
         return Trust(trusted_keys(settings))

@@ -39,7 +39,7 @@ def sweep(root: Path) -> int:
         return 0
     removed = 0
     for path in root.iterdir():
-        # another sweep removed it first, or its owner is still running
+        # another sweep removed the directory first, or the directory's owner is still running
         with suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -57,7 +57,7 @@ def _make(root: Path, name: str) -> tuple[Path, int]:
     while True:
         path = root / f"{name}-{uuid.uuid4().hex[:8]}"
         path.mkdir(mode=0o700)
-        # a concurrent sweep removed it, because it was not locked yet
+        # a concurrent sweep removed the directory, because it was not locked yet
         with suppress(FileNotFoundError, BlockingIOError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -294,7 +294,7 @@ class SupervisedProcess:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # otherwise the child could receive a signal before it has reset its handlers
+        # without this, the child could receive a signal before it has reset its handlers
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
             pid = os.fork()

@@ -219,7 +219,7 @@ class Verifier:
                 beaten_s = time.monotonic()
                 try:
                     self._verifications.heartbeat(claim, lease_s)
-                # the lease may outlast the outage; otherwise it is lost
+                # the lease may outlast the outage; if not, another worker may claim the verification
                 except (DatabaseBusy, DatabaseUnreachable) as error:
                     log_trouble(_logger, error, "cannot renew the lease of the verification of %s", claim.artifact)
 

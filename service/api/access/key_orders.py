@@ -10,7 +10,7 @@ from service.workers.data_plane import orders
 def send_keys(services: Services) -> None:
     """Sends the keys to the data plane, if they have changed."""
     settings = services.settings
-    # workers accept this key, other servers do not
+    # only workers accept the cluster's key
     cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""
     services.plane.order(orders.keys(services.access.requires_key_now(), services.access.keys_with_use(), cluster_key))
 

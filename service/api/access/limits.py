@@ -134,9 +134,9 @@ class Meters:
     """
 
     def __init__(self, store: UsageStore, clock: Clock, quotas: Mapping[str, Quota] = MappingProxyType({})) -> None:
-        """`quotas`: by tenant."""
+        """`quotas` contains the quota of each tenant."""
         self._store, self._clock = store, clock
-        # not the host name, because an earlier process of this host may have counted requests today
+        # a random id, not the host name: an earlier process of this host may have counted requests today
         self._replica = uuid.uuid4().hex
         self._meters: dict[str, Meter | None] = {}  # the meters by the id of a key or of a tenant's counter
         today = clock.now().date()

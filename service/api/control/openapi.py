@@ -39,7 +39,7 @@ _TAGS = [
 
 
 def install(app: FastAPI) -> None:
-    """Makes `app.openapi()` return this document."""
+    """Makes `app.openapi()` return the document that this module completes."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

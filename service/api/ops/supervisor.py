@@ -102,7 +102,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, signals.put_nowait, number)
     with ExitStack() as stack:
         roles.check(settings, detect_host())
-        # if it is set, the control plane, which connects to the database, makes this check
+        # with a database URL, the control plane makes this check, because it connects to the database
         if settings.database_url is None:
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
@@ -179,8 +179,8 @@ class _Supervisor:
         serving = asyncio.ensure_future(self._data_plane.run())
         stopping = asyncio.ensure_future(self._stop_when(signals, serving))
         living = asyncio.ensure_future(self._keep_telling_systemd())
-        # Otherwise garbage collection in a child would write to all pages that it shares with this process, and so make
-        # the kernel copy these pages.
+        # Without this, garbage collection in a child would write to all pages that the child shares with its parent, so
+        # that the kernel would copy these pages.
         gc.freeze()
         running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:

@@ -85,7 +85,7 @@ class Progression:
 
 @dataclass(frozen=True, eq=False)
 class Square:
-    """Squares of the same shape, whose elements are transposed.
+    """Squares of equal shape, whose elements are transposed.
 
     In each square, the kernel loads `columns` vectors of a source and stores `rows` vectors of the destination. Each
     stored vector contains one element of each loaded vector.

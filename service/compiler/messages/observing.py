@@ -101,7 +101,7 @@ class MomentsRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class SwitchedRequest(ModelRequest):
-    """A model whose last input are switches.
+    """A model whose last input is a vector of switches.
 
     Attributes:
         switches: the values of the model's last input; the model runs once with each row.

@@ -29,7 +29,7 @@ Answer = Callable[[Sequence[Array]], list[Array]]
 
 @dataclass(frozen=True)
 class Session:
-    """One way to run a model in its runtime.
+    """One way to run a model in its framework's runtime.
 
     Attributes:
         options: settings, under the runtime's names. All others have the runtime's default.

@@ -43,7 +43,7 @@ def die_with(parent: int, pipe: int) -> None:
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
-    # The check comes last: a parent that had ended before sends no signal.
+    # This check is needed, because a parent that ended before these calls causes no signal.
     poll = select.poll()
     poll.register(pipe, 0)
     if poll.poll(0) or os.getppid() != parent:

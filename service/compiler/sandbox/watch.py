@@ -12,7 +12,7 @@ from pathlib import Path
 from service.compiler.sandbox.policy import Access, Limits
 from service.core.errors import BuildFailed
 
-# The size that is counted for an inode. Otherwise, a million empty files would have no size.
+# The least size that is counted for a file. Without it, a million empty files would have no size.
 _SMALLEST_FILE_BYTES = 4096
 # More levels than any tool here creates, but few enough that all paths are shorter than the kernel's limit.
 _DEEPEST = 8

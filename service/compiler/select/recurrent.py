@@ -68,7 +68,7 @@ class Recurrent:
 
     @property
     def name(self) -> str:
-        """The name in the model."""
+        """The LSTM's name in the model."""
         return str((self.steps[-1].hidden if self.joined is None else self.joined).name)
 
     @property

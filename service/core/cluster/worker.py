@@ -78,7 +78,7 @@ class Worker:
 
     @property
     def models(self) -> dict[str, list[str]]:
-        """The versions in its memory, by model."""
+        """The versions in the worker's memory, by model."""
         found: dict[str, list[str]] = {}
         for model, version in self.loaded:
             found.setdefault(model, []).append(version)

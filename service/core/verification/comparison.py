@@ -57,7 +57,7 @@ def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
         if wanted.dtype.kind not in _INTEGERS and wanted.size:
             finite = wanted[np.isfinite(wanted)].astype(np.float64)
             low, high = min(low, finite.min(initial=0.0)), max(high, finite.max(initial=0.0))
-    # Halved before the subtraction, because the distance between two float64 values may overflow.
+    # Both bounds are halved before the subtraction, because the distance between two float64 values may overflow.
     span = min(high / 2 - low / 2, np.finfo(np.float64).max / 2) * 2
     return OutputComparison(values, equal, is_real, largest, float(span))
 

@@ -50,7 +50,7 @@ class InputFill:
             _ends(self.dtype) if spec.bounds is None else (int(spec.bounds.low), int(spec.bounds.high))
         )
         self.middle = spec.quantization.zero_point if spec.quantization else (self.low + self.high + 1) // 2
-        # Python integers, because no NumPy type can represent the span of INT64.
+        # The bounds are Python integers, because no NumPy type can represent the span of INT64.
         span, last = self.high - self.low, max(1, steps - 1)
         self.ramp = [self.low + span * step // last for step in range(steps)]
 

@@ -42,7 +42,7 @@ def tensor(name: str, dtype: str, values: Array) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[int] | None = None) -> bytes:
-    """Encodes a ValueInfoProto. Without `shape`, it allows any shape."""
+    """Encodes a ValueInfoProto. Without `shape`, the value may have any shape."""
     dims = b"".join(protobuf.message(1, protobuf.number(1, size)) for size in shape or ())
     shape_field = b"" if shape is None else protobuf.message(2, dims)
     kind = protobuf.message(1, protobuf.number(1, DTYPES[dtype]) + shape_field)

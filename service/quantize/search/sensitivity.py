@@ -109,7 +109,7 @@ class Sensitivity:
         return point
 
     def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
-        """Measures several mixtures. Each is given as for `mixture`."""
+        """Measures several mixtures. Each is (count, floats), the arguments of `mixture`."""
         made = []
         for count, floats in mixtures:
             raised = list(self.layers)[:count]

@@ -38,7 +38,7 @@ class Stopwatch:
         self.base_s = self._against(self._base)[1]
 
     def timed(self, points: Sequence[Point]) -> list[Point]:
-        """Returns the same mixtures with their latencies added."""
+        """Returns the given mixtures with their latencies added."""
         made = []
         for index, point in enumerate(points):
             self._session.tick("times mixtures", index, len(points))

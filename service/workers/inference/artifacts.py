@@ -131,7 +131,7 @@ class StoredArtifacts:
             return Weight(mapped, config.plan.arena_bytes)
         signature = config.signature
         tensors_bytes = sum(_bytes(spec) for spec in (*signature.inputs, *signature.outputs))
-        # one copy before a call and one after it
+        # each state has two copies: before and after a call
         states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)
         return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
 

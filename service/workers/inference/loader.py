@@ -264,7 +264,7 @@ class Loader:
             too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
             raise _NoRoom(self._failures.note(identity.artifact, too_large))  # so that the model's state reports it
         async with self._making_room:
-            # Starts now: the earlier holder of the lock may have kept models in use that are free again.
+            # The time starts only now, because models that the lock's earlier holder used may become free.
             until_s = monotonic() + _PATIENCE_S
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:

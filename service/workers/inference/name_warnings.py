@@ -25,6 +25,6 @@ class NameWarnings:
 
 
 def display_name(name: Name) -> str:
-    """Returns the name as it is written in messages."""
+    """Returns the name in the form for messages."""
     model, reference = name
     return f"model {model}" if reference is None else f"model {model}@{reference}"

@@ -18,7 +18,7 @@ Version = tuple[str, int]
 
 
 class Loaded(Protocol):
-    """The models in a server's memory: `Registry` implements it."""
+    """The interface to the models in a server's memory, which `Registry` implements."""
 
     @property
     def targets(self) -> Sequence[str]:

@@ -34,7 +34,7 @@ _CONNECT_S = 2.0
 
 
 class Follower(Protocol):
-    """Chooses a worker for each request. `service.workers.data_plane.plane.DataPlane` implements it."""
+    """Chooses a worker for each request. `service.workers.data_plane.plane.DataPlane` implements this interface."""
 
     def follow(self, table: Table) -> None:
         """Sends the changes of the table."""

@@ -36,7 +36,7 @@ Members = dict[str, Any]
 
 
 class Processes(Protocol):
-    """Starts and ends data planes. The supervisor implements it."""
+    """Starts and ends data planes. The supervisor implements this interface."""
 
     def want(self, tenant: str, wanted: bool) -> None:
         """Requests that the data plane of a tenant be started, or ended if `wanted` is false."""

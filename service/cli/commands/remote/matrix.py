@@ -21,7 +21,7 @@ _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "d
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
 _NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
-# By the numerics report's outcome. A worker verifies artifacts that cannot run on the machine that built them.
+# Numerics report's outcome -> text. A worker verifies artifacts that cannot run on the machine that built them.
 _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
 
 

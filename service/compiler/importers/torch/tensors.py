@@ -57,7 +57,7 @@ class Quantization:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A constant's elements; stored integers if it is quantized."""
+    """A constant's elements; stored integers if the constant is quantized."""
 
     data: Array = field(repr=False)
     quantization: Quantization | None = None

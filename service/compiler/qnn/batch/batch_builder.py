@@ -72,6 +72,6 @@ class BatchBuilder:
 
 
 def name_of(expr: relax.Expr) -> str:
-    """Returns the operator's name as error messages contain it."""
+    """Returns the operator's name for error messages."""
     name = str(expr.op.name) if isinstance(expr, relax.Call) else "the tensor"
     return name.removeprefix("relax.").removeprefix("qnn.")

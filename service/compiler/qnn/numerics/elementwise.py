@@ -112,7 +112,7 @@ class SharedShiftAdd:
 
 
 class FixedPointMul:
-    """TFLite's reference kernels (kernels/mul.cc, reference_integer_ops::Mul): one multiplier, rounded twice.
+    """TFLite's reference kernels (kernels/mul.cc, reference_integer_ops::Mul): one scaling, with two roundings.
 
     The multiplier s_a * s_b / s is computed in float32.
     """

@@ -242,7 +242,7 @@ def _loaded(value: Expr, operand: Operand, lanes: int, *, blocked: bool = False)
 
 
 def _as_float(value: Expr, kind: str, lanes: int) -> Expr:
-    """Returns the bits of a value as float32."""
+    """Returns the bits of a value, reinterpreted as float32."""
     if kind == "float32":
         return value
     return bits(f"float32x{lanes}", tirx.Cast(f"int32x{lanes}", value))

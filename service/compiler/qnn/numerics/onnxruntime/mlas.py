@@ -45,7 +45,7 @@ class Quantize:
         scales, zero_points = broadcast(out_type, x.ndim)
         with np.errstate(over="ignore"):
             ratio = x / scales
-        # MINPS and MAXPS return their second operand for NaN. Here, that is the bound.
+        # MINPS and MAXPS return their second operand for NaN. Here, the second operand is the bound.
         low, high = out_type.min - zero_points, out_type.max - zero_points
         bounded = np.minimum(np.where(ratio > low, ratio, low), high)
         return store(round_even(bounded).astype(np.int64) + zero_points, out_type)

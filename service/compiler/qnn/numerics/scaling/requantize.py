@@ -302,7 +302,7 @@ def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
     stores them.
     """
     low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
-    # The lower bound first: both compare and select, so that NaN becomes the lower bound, as in MLAS. The product of 0
+    # `max` comes first: it compares and selects, so that NaN becomes the lower bound, as in MLAS. The product of 0
     # and a scale beyond float32 is NaN.
     bounded = tirx.min(tirx.max(scaled, tirx.const(low, "float32")), tirx.const(high, "float32"))
     return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)

@@ -197,7 +197,7 @@ def sums_in(
     biased: bool = False,
     added: Add = lowered_fma,
 ) -> relax.Expr:
-    """`lowered_sums` for a given result shape, `shape`.
+    """Does the same as `lowered_sums`, for a result of the given `shape`.
 
     Args:
         biased: true if the last operand is a bias that is added to the sums.
@@ -209,7 +209,7 @@ def sums_in(
     made = sums
     if biased:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
-    # otherwise it would be "main", like the model's function
+    # the default symbol is "main", which is the name of the model's function
     function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")
     function = function.with_body(_fused(function.body, added)).with_attr("op_pattern", OPAQUE)
     result = relax.TensorType(shape, "float32")

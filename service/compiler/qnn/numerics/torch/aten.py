@@ -175,7 +175,7 @@ class FusedQuantize:
 
 
 class Rescale:
-    """Converts one quantized type to another (`dequantize_val`, then `quantize_val`)."""
+    """Converts stored values from one quantized type to another (`dequantize_val`, then `quantize_val`)."""
 
     summary = "z + round_even(s_in * (q - z_in) * float(1 / s))"
 
