@@ -95,7 +95,9 @@ class BlobStore(Protocol):
         """Deletes damaged blobs in the quarantine that were found at least `min_age_s` ago."""
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Sets the blobs that this process, or a process that it supervises, uses. A cache does not evict them."""
+        """Sets the blobs that this process, or a process that it supervises, uses. A cache does not evict these
+        blobs.
+        """
 
     def iterate(self) -> Iterator[Digest]:
         """Yields the digest of every blob, in no particular order."""

@@ -70,8 +70,8 @@ def _elements(spec: TensorSpec) -> int:
 
 
 def _room(spec: TensorSpec) -> int:
-    """Returns the size of a tensor's slot in bytes; at least one line, so that an empty tensor also is within the
-    memory.
+    """Returns the size of a tensor's slot in bytes. The size is at least one cache line, so that an empty tensor is
+    within the memory too.
     """
     size_bytes = _elements(spec) * spec.dtype.itemsize
     return max(1, -(-size_bytes // ALIGNMENT_BYTES)) * ALIGNMENT_BYTES

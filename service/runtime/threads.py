@@ -35,8 +35,8 @@ class Threads:
     """A number of threads: `with threads:` waits for as many cores, and every kernel that is called inside is shared by
     these threads.
 
-    Models enter it for every call. A measurement enters it around everything that must not be disturbed. Not for
-    `async`.
+    A model enters this context for every call. A measurement enters it around everything that must not be disturbed.
+    Not for `async`.
 
     Attributes:
         team: the team that has the cores.

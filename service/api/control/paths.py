@@ -36,7 +36,7 @@ def artifact(digest: str) -> str:
 
 
 def link_next(request: Request, response: Response, cursor: str | None) -> None:
-    """Adds the URL of the next page to the response's `Link` header, if there is one."""
+    """Adds the URL of the next page, if one exists, to the response's `Link` header."""
     if cursor is not None:
         query = urlencode({**request.query_params, "cursor": cursor})
         response.headers["link"] = f'<{request.url.path}?{query}>; rel="next"'

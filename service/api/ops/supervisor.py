@@ -299,8 +299,9 @@ class _Supervisor:
 
 
 def _control() -> socket.socket:
-    """Returns the socket on which the data plane accepts the control plane's connection. The kernel chooses its name,
-    in the abstract namespace, so that no file is left behind. The data plane checks which process connects.
+    """Returns the socket on which the data plane accepts the control plane's connection. The kernel chooses the
+    socket's name, in the abstract namespace, so that no file is left behind. The data plane checks which process
+    connects.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind("")

@@ -1,10 +1,10 @@
 """A cache of the object files of kernels. Each kernel is compiled once for all layers, builds and models.
 
 The build child determines which kernels a model needs, and writes their programs: tensor programs without weights. The
-build child has read data derived from an upload, so it does not compile the programs and cannot access this cache.
-Another child compiles one program in a sandbox that contains nothing else, and its object is stored under the digest of
-the program. If an upload takes over the build child, the child can submit any program. But the object is then stored
-under the digest of that program, which no other build requests.
+build child has read data derived from an upload, which may have taken the child over. So it does not compile the
+programs, and cannot access this cache. Another child compiles one program in a sandbox that contains nothing else, and
+its object is stored under the digest of the program. If an upload takes over the build child, the child can submit any
+program. But the object is then stored under the digest of that program, which no other build requests.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def products(x: Array, windows: Windows) -> Array:
 
 
 def rounded(x: Array, low: int, high: int, scale: float, zero_point: int) -> Array:
-    """Quantizes and dequantizes `x`, like the operand of a quantized layer. Returns float32."""
+    """Quantizes and dequantizes `x`, as the operand of a quantized layer is. Returns float32."""
     steps = np.clip(np.rint(x / np.float32(scale)) + zero_point, low, high)
     return np.asarray((steps - zero_point) * np.float32(scale), np.float32)
 

@@ -163,8 +163,8 @@ def _check_relocations(table: bytes, symbols: list[Symbol], image: Image, relati
     """Checks that each relocation has an allowed type and writes inside the library's data.
 
     Args:
-        relative: the number of relocations at the start of the table that the loader treats as relative, without
-            looking at their types.
+        relative: the number of relocations, at the start of the table, that the loader treats as relative ones without
+            reading their types.
     """
     if len(table) % _RELOCATION.size or not relative * _RELOCATION.size <= len(table) <= _MOST_RELOCATION_BYTES:
         raise ElfError(f"a relocation table has {len(table)} bytes")

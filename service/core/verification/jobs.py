@@ -1,6 +1,7 @@
 """Verifications: jobs in which a worker checks, on a machine of the target, that an artifact computes correctly.
 
-An artifact is named by its content and never changes, so the results of its checks are stored in the database.
+An artifact is named by its content and never changes. The results of its checks therefore stay valid, and are stored in
+the database.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Engine(Protocol):
         reading, writing: the connections, for reading transactions and for writing ones.
         notifications: the notifications of builds that are queued or have ended.
         changes: the changes of models.
-        lock: a lock that one thread holds among all processes that share the database; None if the processes are
-            always on one machine.
+        lock: a lock that at most one thread of all processes that share the database can hold; None if these processes
+            are always on one machine.
     """
 
     reading: sa.Engine

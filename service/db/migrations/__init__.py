@@ -1,4 +1,5 @@
-"""The migrations of the tables, for Alembic. To add one, change `tables.py`, then write the next file in `versions/`.
+"""The migrations of the tables, for Alembic. To add a migration, change `tables.py`, then write the next file in
+`versions/`.
 
 While a cluster is upgraded, processes of two releases share the tables. So a migration only expands them: a new column
 is nullable or has a default on the server, and nothing that the previous release uses is dropped, renamed or narrowed.
@@ -6,7 +7,7 @@ The following release may drop what is no longer used. The migration that drops 
 migration whose release can work with the result.
 
 Alembic is imported only when it is needed: it takes a fifth of a second and 6 MB, and most processes migrate nothing.
-The pending migrations are found without it, because a revision is the number at the beginning of its file's name.
+The pending migrations are found without Alembic, because a revision is the number at the beginning of its file's name.
 """
 
 from __future__ import annotations

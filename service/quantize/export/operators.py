@@ -35,8 +35,8 @@ def _broadcast(graph: Graph, rank: int, operands: Sequence[relax.Expr]) -> Order
 
 
 def _maximum(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes a lower bound as Relu, or as Clip with one bound. After a convolution, it becomes part of the result's
-    range.
+    """Writes a lower bound as Relu, or as Clip with one bound. After a convolution, the bound becomes part of the
+    result's range.
     """
     _bounded(graph, var, call, "Max", lambda bound: ("Relu", ()) if bound == 0 else ("Clip", (bound,)))
 

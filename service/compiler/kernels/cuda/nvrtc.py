@@ -17,7 +17,7 @@ from service.core.errors import BuildFailed
 _PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"
 _LIBRARY = "libnvrtc.so.12"
 # The architecture-specific variant of a compute capability. It has features that other GPUs of the same major version
-# lack. This loses nothing, because machine code is for a single compute capability in any case.
+# lack. Using this variant costs no portability, because machine code is for a single compute capability in any case.
 _FULL = {"sm_90": "sm_90a"}
 # These options make NVRTC round exactly as written in the source. They disable contraction, flushing of subnormal
 # numbers and approximations.

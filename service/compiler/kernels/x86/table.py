@@ -52,7 +52,7 @@ class Lookup:
         return Lookup(program, lanes, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """Looks up the bytes of `vector`. If they do not fill a register, they are repeated first."""
+        """Looks up the bytes of `vector`. If the vector does not fill a register, its bytes are repeated first."""
         size = 4 * self.lanes
         if lanes == size:
             return self._words(vector) if self.lanes == 16 else self._nibbles(vector)

@@ -1,8 +1,8 @@
 """Device functions of tensor programs.
 
 Each thread computes one element of a nest of loops (`stages.Nest`). Consecutive threads of a warp compute neighbors
-along the innermost axis. A thread adds the terms of its element in order, so a reduction to few elements is slow. A
-program that does not consist of such nests runs in a single thread, statement by statement.
+along the innermost axis. A thread adds all terms of its element in order, so a reduction to few elements uses few
+threads and is slow. A program that does not consist of such nests runs in a single thread, statement by statement.
 """
 
 from __future__ import annotations

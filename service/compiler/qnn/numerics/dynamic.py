@@ -1,7 +1,7 @@
 """Dynamic quantization: activations are quantized while the model runs, by a scale and a zero point computed from them.
 
-This module contains the part that all runtimes share. `dynamic_litert` and `dynamic_aten` define how each runtime
-rounds.
+This module contains the part that all runtimes share. `litert.dynamic` and `torch.dynamic` define how those runtimes
+round.
 """
 
 from __future__ import annotations

@@ -117,8 +117,7 @@ def _alone(arg: relax.Expr) -> relax.Expr | None:
 def _of_channels(call: relax.Call, source: relax.Expr) -> relax.Call | None:
     """Returns a slice of a reshaped tensor as a slice of the last axis of the tensor before its reshape.
 
-    The sliced axis and the axes after it together form that last axis, so the slice is one contiguous part of each of
-    its rows.
+    The sliced axis and the axes after it together form that last axis, so the slice is one contiguous part of each row.
     """
     before, after = graph.shape_of(call.args[0]), graph.shape_of(call)
     axes, begins, _, *steps = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
