@@ -51,7 +51,8 @@ class NodeCache:
         self._pinned: dict[Digest, int] = {}  # digest -> file descriptor that holds a shared lock
 
     def path(self, digest: Digest) -> Path:
-        """Returns the path of a blob as `BlobStore.path` does, after fetching it if it is not cached or is damaged.
+        """Returns the path of a blob as `BlobStore.path` does. Fetches the blob first if it is not cached or is
+        damaged.
 
         Only one thread of all processes fetches a blob at a time.
         """

@@ -38,8 +38,8 @@ class Trust:
             self.require(self.evidence(layout, artifact), artifact)
 
     def evidence(self, layout: OciLayout, artifact: Digest) -> Evidence:
-        """Returns the evidence of who built an artifact. Raises `NotFound` or `CorruptBlob` if its manifest is gone or
-        damaged.
+        """Returns the evidence of who built an artifact. Raises `NotFound` or `CorruptBlob` if the artifact's manifest
+        is gone or damaged.
         """
         from service.runtime.evidence import documents_about
 

@@ -40,8 +40,9 @@ def compare(model: Model, expected: Sequence[bytes], probes: Sequence[bytes] = (
 
     Args:
         expected: npz files of arrays called `sample.output`; the first has all samples, others may lack some.
-        probes: the same for inputs that the oracle chose, in the same order; the first has the inputs too, as
-            `core.verification.vectors.read_probes` reads them. These inputs are numbered after the generated ones.
+        probes: npz files of the same form, and in the same order, for inputs that the oracle chose. The first one has
+            these inputs too, as `core.verification.vectors.read_probes` reads them. The chosen inputs are numbered
+            after the generated ones.
     """
     comparisons = []
     outputs: list[list[Array]] | None = None

@@ -69,7 +69,7 @@ class QuantizedType:
             fastest. For at most 16 bits of storage, scales are numbers of the expressed type. For accumulators, they
             are exact products of two such scales (48 bits, which a Python float can represent).
         zero_points: one for each scale, or a single one, which is repeated; within the storage range. (MLIR allows
-            values outside of it. No framework uses them, and kernels rely on the range.)
+            values outside of this range. No framework uses such values, and kernels rely on the range.)
         axis: the quantized dimension.
         storage_min, storage_max: bounds of the stored values; by default those of the storage type.
         expressed: the floating-point type of the real values.

@@ -82,7 +82,7 @@ class Limits:
             processors of its parent.
         places_threads: true if the child may set the processors of its threads, so that its timings are the same as
             outside the sandbox. The child can then also set the processors of other processes of its user.
-        cards: true if the child may use NVIDIA GPUs; see `sandbox.cards`.
+        cards: true if the child may use NVIDIA GPUs; see `sandbox.gpus`.
     """
 
     wall_s: float

@@ -1,8 +1,8 @@
 """Witnesses: the runtimes that an artifact's outputs were compared with, and the results for the numerics report.
 
-A witness is another runtime that computed the same model on the same inputs. Outputs are also compared with Octet's own
-canonical form. An artifact is served only if its outputs equal those of the canonical form. The report does not count
-the canonical form as another runtime.
+A witness is a runtime other than Octet's that computed the same model on the same inputs. Outputs are also compared
+with Octet's own canonical form. An artifact is served only if its outputs equal those of the canonical form. The report
+does not count the canonical form as another runtime.
 """
 
 from __future__ import annotations

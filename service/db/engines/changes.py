@@ -17,8 +17,8 @@ _REMEMBERED = 10_000
 class Changes(Protocol):
     """The changes of versions, aliases and succeeded builds that any process made.
 
-    A process may miss a change, for example if a connection pooler drops notifications. So it must also look at the
-    tables at regular intervals.
+    A process may miss a change, for example if a connection pooler drops notifications. So every process must also look
+    at the tables at regular intervals.
     """
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:

@@ -15,7 +15,7 @@ CHANNEL = "octet_builds"
 class Notifications(Protocol):
     """The notifications that any process sends when a build is queued, has ended, or should be canceled.
 
-    A process may miss a notification, so it must also look at the table at regular intervals.
+    A process may miss a notification, so every process must also look at the table at regular intervals.
 
     Attributes:
         look_s: the interval.

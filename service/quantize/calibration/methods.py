@@ -169,7 +169,7 @@ def real(values: Array, kind: QuantizedType) -> Array:
 
 
 def _least(statistics: Statistics, storage: str, cost: Callable[[QuantizedType], float]) -> QuantizedType:
-    """Returns the range with the smallest cost. Searches its upper end, then its lower end, then both again."""
+    """Returns the range with the smallest cost. Searches the range's upper end, then its lower end, then both again."""
     shares = np.linspace(_LEAST_SHARE, 1, _STEPS)[::-1]
     high = low = 1.0
 

@@ -1,8 +1,8 @@
 """The data plane as seen from the control plane: sends orders to each new data plane process, and answers its
 questions.
 
-docs/adr/0042 describes the protocol. The data plane may end and start again, and then has none of its orders. The
-control plane may restart too. It then finds the models that the earlier control plane had loaded.
+docs/adr/0042 describes the protocol. The data plane may end and start again. The new process has none of the earlier
+orders. The control plane may restart too. The new control plane then finds the models that the earlier one had loaded.
 """
 
 from __future__ import annotations

@@ -114,7 +114,9 @@ class StoredArtifacts:
             _logger.warning("artifact %s may run again", artifact)
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """Returns the metadata in the artifact's model file. Raises the same errors as `service.cache.metadata_of`."""
+        """Returns the metadata in the artifact's model file. Raises the same errors as
+        `service.cache.metadata.metadata_of`.
+        """
         return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:

@@ -51,8 +51,8 @@ class Tables:
         return why_not_ready(self.builds, self.models, model, version, self.targets)
 
     def versions(self, model: str, reference: Reference) -> list[int]:
-        """Returns the versions that have a build for this host, in ascending order. With a reference, returns only
-        those that it refers to.
+        """Returns the versions that have a build for this host, in ascending order. With a reference, returns only the
+        versions that the reference names.
         """
         self.models.get(model)
         built = sorted({build.version for build in self.builds.serving(model, None, self.targets)})

@@ -145,8 +145,8 @@ class Node:
         return self.data(index)
 
     def option(self, name: str) -> OptionValue:
-        """Returns an option; if the table of options is missing or belongs to another operator, the value that LiteRT
-        uses: zero (`BuiltinDataAllocator::AllocatePOD` in tflite/core/api/flatbuffer_conversions.h).
+        """Returns an option. If the table of options is missing or belongs to another operator, returns the value that
+        LiteRT then uses: zero (`BuiltinDataAllocator::AllocatePOD` in tflite/core/api/flatbuffer_conversions.h).
         """
         options = self.operator.options
         return schema.zero_of(name) if options is None or name not in options else options[name]

@@ -1,7 +1,7 @@
 """Bilinear interpolation: each output pixel is blended from four source pixels, one block of channels at a time.
 
 For each row and each column of the output, tables contain the positions of the two neighboring source rows or columns,
-and the distance from the first of them.
+and the distance from the first of the two.
 """
 
 from __future__ import annotations
