@@ -34,10 +34,10 @@ class Services:
     Attributes:
         registry: the models that this server serves.
         plane: the data plane, which runs predictions.
-        tracing: None if requests are not traced.
-        certificate: None if connections use plain text.
+        tracing: the traces of requests; None if requests are not traced.
+        certificate: the certificate of the public ports; None if connections use plain text.
         broken_files: the reason for each file of `--models` that cannot be served, by file name.
-        routing: None if this process forwards no predictions.
+        routing: chooses the workers of forwarded predictions; None if this process forwards no predictions.
         stopping: set when the process starts to stop. A handler that keeps a request open then ends the request.
     """
 

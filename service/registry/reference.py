@@ -29,7 +29,7 @@ class Reference:
 
     Attributes:
         host: the name of the registry's host, with the port if one is given.
-        tag: None if only a digest is given.
+        tag: the tag in the repository; None if only a digest is given.
         digest: the digest that the content must have; None if any is accepted.
     """
 

@@ -63,11 +63,11 @@ class Model:
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
         """Returns the outputs for `inputs`, both in the signature's order. Releases the GIL while it computes.
 
-        Waits while calls in other threads compute on the cores that it needs. Removes the binding of `bind`.
+        Waits while calls in other threads compute on the cores that this call needs. Removes the binding of `bind`.
 
         Args:
-            state: the state of the sequence that the call belongs to, if the model keeps state. It advances only if the
-                call succeeds. Without it, the call is a sequence by itself.
+            state: the state of the sequence that the call belongs to, if the model keeps state. The state advances only
+                if the call succeeds. Without a state, the call is a sequence by itself.
 
         Raises:
             InvalidTensor: an input does not fit the signature.

@@ -76,7 +76,7 @@ class Access:
             needed: the key needs at least one of these scopes; an error message suggests the first.
 
         Raises:
-            Unauthorized: the header has no key, or an unknown or revoked one.
+            Unauthorized: the header contains no key, or the key is unknown or revoked.
             Forbidden: the key has none of these scopes.
         """
         if self._clock.monotonic_s() >= self._look_at_s:

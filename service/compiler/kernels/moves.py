@@ -211,8 +211,8 @@ def blocks_of_lanes(image: Image, values: Integers) -> Integers:
 def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
     """Returns the offsets of vectors that cover a contiguous destination.
 
-    A vector does not cross the end of a run of consecutive source elements if all runs are long. Otherwise it does not
-    cross the end of a row.
+    A vector does not cross the end of a run of consecutive source elements if all runs are long. If some runs are
+    short, a vector does not cross the end of a row.
     """
     size = len(addresses)
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1

@@ -138,7 +138,7 @@ class BuildResult(Message):
 
 @dataclass(frozen=True)
 class KernelRequest(Message):
-    """A request to compile a kernel for `target`. The build child wrote its program."""
+    """A request to compile a kernel for `target`. The build child wrote the kernel's program."""
 
     program: Path
     symbol: str

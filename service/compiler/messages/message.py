@@ -5,7 +5,7 @@ in JSON), `Any` (not checked), a union with None, `tuple[T, ...]`, a tuple of fi
 T]`, another dataclass, or a class with methods `to_json` and `from_json`. `Annotated[int, LEAST_0]` rejects negative
 numbers.
 
-Members without a field are ignored. If a field's default is None and its value is None, it is omitted from the JSON.
+Members without a field are ignored. A field whose default and value are both None is omitted from the JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NumPy implementations of the plain Relax operators that importers emit in addition to the QNN dialect.
 
-Most only move elements, so they mean the same in every mode. Others compute on integers and booleans that are not
-quantized (shapes, indices and comparisons), or on real values between quantized parts of the model. There each operator
-rounds once, as IEEE 754 defines it.
+Most of these operators only move elements, so they mean the same in every mode. The others compute on integers and
+booleans that are not quantized (shapes, indices and comparisons), or on real values between quantized parts of the
+model. There each operator rounds once, as IEEE 754 defines it.
 """
 
 from __future__ import annotations

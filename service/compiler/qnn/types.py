@@ -178,7 +178,7 @@ class QuantizedType:
         """The zero point that the whole tensor shares.
 
         Raises:
-            InvalidQuantizedType: a per-axis type has several.
+            InvalidQuantizedType: the type is per axis, so it has several zero points.
         """
         if len(set(self.zero_points)) != 1:
             raise InvalidQuantizedType("zero points differ along the quantized axis")

@@ -29,7 +29,7 @@ CALLS = (
     *("memfd_create", "bind", "listen"),
 )
 # When it starts, the driver listens on an abstract socket, by which processes that share memory can find it. The driver
-# also checks whether an MPS server is listening on the server's socket. Neither is needed here.
+# also checks whether an MPS server is listening on the server's socket. Neither of these sockets is needed here.
 SOCKET = socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
 # The ioctls of the control device have type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte. The
 # ioctls of unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts which devices can be

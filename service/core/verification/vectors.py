@@ -195,7 +195,7 @@ def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> lis
 
     The order is: an extreme of `EXTREMES`, a random input, a smooth input, the next extreme, and so on. After the last
     extreme, random and smooth inputs alternate. So 9 samples are three of each type, and 110 samples are all 10
-    extremes, 50 random and 50 smooth inputs. Fewer samples are the first ones of more samples.
+    extremes, 50 random and 50 smooth inputs. A smaller number of samples gives the first samples of a larger number.
 
     Integers stay within their bounds; without bounds they may have any value of their type. Random floats exceed their
     bounds by up to a quarter of the range at both ends; smooth floats stay within them.

@@ -51,7 +51,7 @@ class Statement:
     """The result of running a witness.
 
     Attributes:
-        comparison: None if the witness did not run.
+        comparison: the comparison of its outputs; None if the witness did not run.
         reason: why the witness did not run.
         refused: index of each input that the witness did not accept -> its error message.
         deviations: the deviations that the mode documents for operators of this model; empty for another session of the

@@ -118,7 +118,7 @@ class BuildStore(BuildQueue):
         `model` and `version` of each build are those of the request.
 
         Args:
-            version: None for all versions, the newest first.
+            version: the version whose builds are returned; None for all versions, the newest first.
         """
         query = (
             with_requests(sa.select(builds))

@@ -195,7 +195,7 @@ class Document:
 
 
 def rewire(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
-    """Returns `node` with some inputs replaced, by index, and another first output."""
+    """Returns `node` with a new first output, and with the inputs at some indices replaced."""
     operands = list(node.inputs)
     for position, name in (inputs or {}).items():
         operands += [""] * (position + 1 - len(operands))

@@ -57,7 +57,7 @@ class Served:
             self._end_if_unused()
 
     def retire(self) -> None:
-        """Marks the model as replaced: it gets no new holders, and is unloaded when the last one has released it."""
+        """Marks the model as replaced: it gets no new holders, and is unloaded when its last holder has released it."""
         self._retired = True
         self._end_if_unused()
 

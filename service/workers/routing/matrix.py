@@ -121,8 +121,8 @@ class Cell:
     accepted: bool = False
 
     def for_pool(self, pool: Pool) -> Cell:
-        """Returns the cell with the verification by a worker of this pool. Without one, uses a verification by any
-        worker of the target. Without that, returns the cell as built.
+        """Returns the cell with the verification by a worker of this pool. If this pool has not verified the artifact,
+        uses a verification by any worker of the target. If no worker has, returns the cell as built.
         """
         verification = self.verifications.get(pool.name or "")
         if verification is None or not verification.state.is_final:

@@ -55,8 +55,8 @@ def verify(
     """Check who built an artifact, and that the artifact computes the same outputs here as on the machine that compiled
     it.
 
-    Exit status 3: the outputs are the same as on the machine that compiled the artifact, but differ from those of its
-    reference runtime.
+    Exit status 3: the outputs are the same as on the machine that compiled the artifact, but differ from those of the
+    artifact's reference runtime.
     """
     with reporting(as_json) as output, _open_layout(artifact_or_folder, artifact, server, key) as (layout, digest):
         from service.runtime.trust import Trust

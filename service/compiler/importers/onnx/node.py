@@ -270,7 +270,7 @@ class Node:
 
     def output_type(self, scale: int, zero_point: int, storage: str) -> QuantizedType:
         """Returns the type of the output, which two inputs define. Without a zero point, its storage type is `storage`.
-        If an activation was fused into the operator (`qdq`), the type is clamped by it.
+        If an activation was fused into the operator (`qdq`), the type is clamped to the activation's bounds.
         """
         points = self.data(zero_point) if self.has(zero_point) else None
         return self.clamped(self.type_of(scale, points, storage if points is None else points.dtype.name, None))

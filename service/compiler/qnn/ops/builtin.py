@@ -1,7 +1,7 @@
-"""The LiteRT kernels that compute the operations that LiteRT's default delegate does not.
+"""The LiteRT kernels for the operations that LiteRT's default delegate does not compute.
 
 The importer stores the kernel's name in an attribute of the operation. A numerics mode that has a formula for the
-kernel uses it; every other mode ignores the attribute.
+kernel uses this formula; every other mode ignores the attribute.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Functions of each float32 value (`importers/real.py`).
 
-Functions that MLAS implements equal ONNX Runtime's bit for bit. Others are computed in float64 and rounded once.
+The results of functions that MLAS implements equal ONNX Runtime's bit for bit. Other functions are computed in float64
+and rounded once.
 """
 
 from __future__ import annotations

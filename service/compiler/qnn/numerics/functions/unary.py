@@ -256,7 +256,7 @@ class Absolute(Tabulated):
 
 
 class SquareRoot(Tabulated):
-    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT fails at a negative value; here it is treated as zero."""
+    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT fails at a negative value; here a negative value counts as zero."""
 
     summary = "z + trunc(sqrt(s_in * (q - z_in)) / s), in float32"
 
@@ -274,7 +274,7 @@ class SquareRoot(Tabulated):
 class ReciprocalSquareRoot(Tabulated):
     """RsqrtEvalQuantizedInt8 (kernels/elementwise.cc) on GetInvSqrtQuantizedMultiplierExp (internal/common.h).
 
-    Zero becomes the largest output. LiteRT fails at a negative value; here it is treated as zero.
+    Zero becomes the largest output. LiteRT fails at a negative value; here a negative value counts as zero.
     """
 
     summary = "z + mul(rsqrt(q - z_in), m), m ~= 1 / (sqrt(s_in) * s): Newton's iteration in Q3.28"
