@@ -256,7 +256,9 @@ class Absolute(Tabulated):
 
 
 class SquareRoot(Tabulated):
-    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT fails at a negative value; here a negative value counts as zero."""
+    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT fails at a negative value. Here a negative value counts as
+    zero.
+    """
 
     summary = "z + trunc(sqrt(s_in * (q - z_in)) / s), in float32"
 
