@@ -38,7 +38,7 @@ def push_folder(folder: Path, to: str, settings: Settings) -> Digest:
 
 
 def push_served(client: Client, model: str, version: int | None, to: str, settings: Settings) -> Digest:
-    """Pushes the artifacts of a version on the server, by default the newest. Returns the digest of the tag."""
+    """Pushes the artifacts of a version on the server, by default the newest. Returns the digest that the tag names."""
     from service.cli.artifacts import fetched
 
     digests = _served_artifacts(client, model, version)

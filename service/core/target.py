@@ -148,7 +148,9 @@ class Host:
 
     @property
     def missing(self) -> frozenset[str]:
-        """The features that this machine lacks for the target closest to it; empty if this machine runs a target."""
+        """The features that this machine lacks for the CPU target for which it lacks the fewest; empty if this machine
+        runs a target.
+        """
         return self._closest.missing_on(self)
 
     @property

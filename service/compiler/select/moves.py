@@ -34,7 +34,8 @@ class Part:
 
     Attributes:
         source: a variable or a constant.
-        join: the `qnn.concatenate` whose operand it is, if any; `index` is its position among the operands.
+        join: the `qnn.concatenate` that has the part as an operand, if any; `index` is the part's position among the
+            operands.
     """
 
     source: relax.Expr

@@ -46,7 +46,9 @@ class Storage(StrEnum):
 
 
 class Raised(StrEnum):
-    """The intermediate precision of layers that a budget moves out of 8-bit integers but need not keep in float32."""
+    """The intermediate precision of layers that a budget moves out of 8-bit integers, but that need not stay in
+    float32.
+    """
 
     WIDE = "16x8"
     BFLOAT16 = "bfloat16"

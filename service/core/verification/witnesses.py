@@ -208,7 +208,7 @@ def _float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def percent(part: int, whole: int) -> float:
-    """Returns `part` as a percentage of `whole`, rounded down to two decimals: 100 only if they are equal."""
+    """Returns `part` as a percentage of `whole`, rounded down to two decimals: 100 only if the two are equal."""
     return 100.0 if part == whole else math.floor(10_000 * part / whole) / 100
 
 

@@ -35,7 +35,7 @@ class Statistics:
         name: the tensor's name.
         lows, highs: the smallest and the largest value for each input, in the order of the inputs.
         counts: a histogram of all values, with `BINS` bins between the smallest and the largest value. Empty if the
-            method does not use it.
+            method uses no histogram.
     """
 
     name: str

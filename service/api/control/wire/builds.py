@@ -17,7 +17,7 @@ ACCEPT_DESCRIPTION = (
 
 
 class BuildError(Wire):
-    """The reason for a failed or different build, and the place where it failed."""
+    """The reason why a build failed or differs from its reference, and the place in the build or the model."""
 
     code: str
     message: str

@@ -63,8 +63,8 @@ class FixedPointAdd:
 
 
 class NarrowAdd(FixedPointAdd):
-    """LiteRT's optimized kernel. It equals the reference kernel as long as every sum fits the 16 bits to which vector
-    instructions narrow it (AddElementwiseInt8 in optimized/integer_ops/add.h).
+    """LiteRT's optimized kernel. Its results equal the reference kernel's as long as every sum fits 16 bits, to which
+    vector instructions narrow the sums (AddElementwiseInt8 in optimized/integer_ops/add.h).
     """
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:

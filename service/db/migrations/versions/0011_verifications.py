@@ -1,4 +1,5 @@
-"""Adds verifications of artifacts by workers. On PostgreSQL, one that decides about serving sends a notification.
+"""Adds verifications of artifacts by workers. On PostgreSQL, a verification that decides whether an artifact is served
+sends a notification.
 
 Migrations never change. This one contains its own copy of the parts of `tables.py` that it needs, as they were then.
 """

@@ -26,7 +26,7 @@ class AssociatedFile:
 
     Attributes:
         kind: a value of AssociatedFileType.
-        locale: empty if there is none.
+        locale: the file's language; empty if none is given.
     """
 
     name: str
