@@ -162,11 +162,11 @@ class Calibration:
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
     def _integer(self, planned: Plan, options: Options) -> Form:
-        """Returns the form of layers in int8."""
+        """Returns the tensor types and stored weights with which the layers are written as int8."""
         return self._fitting(Form(self._types(planned, options)), planned.layers, options)
 
     def _wide(self, planned: Plan, layers: Sequence[Layer], options: Options) -> Form:
-        """Returns the form of those layers of `planned` that are 16x8."""
+        """Returns the tensor types and stored weights of the layers of `planned` that are written as 16x8."""
         return self._fitting(Form(self._wide_types(planned), real_biases=True), layers, options)
 
     def _fitting(self, form: Form, layers: Sequence[Layer], options: Options) -> Form:

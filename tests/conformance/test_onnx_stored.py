@@ -83,8 +83,8 @@ def _concatenated(model: OnnxBuilder, x: str) -> str:
 
 
 def _by_channel_again(model: OnnxBuilder, x: str) -> str:
-    """Adds a depthwise convolution before and after a quantization per channel. The bounds of the quantization change
-    values.
+    """Adds a depthwise convolution, a quantization per channel that clips some values, and another depthwise
+    convolution.
     """
     inner = depthwise(model, by_channel(model, x, 120), pads=[1, 1, 1, 1])
     bounds = [model.constant(bound, "float32") for bound in (-0.5, 1.0)]

@@ -359,7 +359,7 @@ def average_pool(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def write_movements(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes operators that move elements, between conversions of one type or of two."""
+    """Writes a QuantizeLinear, operators that move elements, and a DequantizeLinear of the same or another type."""
     shape, dtype = image(rng), storage(rng)
     x = Quantized(model, rng, dtype)
     value = real(model, "x", shape, x)

@@ -42,8 +42,8 @@ class TenantProcesses:
     ) -> None:
         """
         Args:
-            on_crash: called with the end of a data plane, its table of running calls, its watch for hung calls, and its
-                name.
+            on_crash: called when a data plane has crashed. The arguments are how it ended, its table of running calls,
+                its watch for hung calls, and its name.
         """
         self._settings, self._addresses, self._grace_s, self._uses_gpus = settings, addresses, grace_s, uses_gpus
         self._on_crash = on_crash

@@ -115,9 +115,10 @@ def _is_movement(value: relax.Expr) -> bool:
 
 
 def _computes_in_float(value: relax.Expr) -> bool:
-    """Returns true if a plain operator computes real values that differ from its operands. Float64 values exist only
-    inside an operator of the model, which rounds them to float32 at its end. Of the operators on them, only sums of
-    products count.
+    """Returns true if an operator without a type of quantization computes new real values.
+
+    The importer writes some operators of a model as several steps in float64, whose result is rounded to float32. Of
+    these steps, only sums of products give true, so that such an operator is counted once.
     """
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     inside = str(value.ty.dtype) == "float64" and not _products(value)

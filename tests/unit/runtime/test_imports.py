@@ -1,4 +1,4 @@
-"""Tests of the modules that running a model imports. On a Raspberry Pi, importing takes ten times as long as here."""
+"""Tests of which modules are imported in order to run a model. Imports take ten times as long on a Raspberry Pi."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
 
 
 def is_quantized(op_type: str) -> bool:
-    """Returns true if operators of this type compute or read stored values."""
+    """Returns true if operators of this type read or write quantized integers."""
     name = op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 

@@ -187,8 +187,8 @@ class Session final : private FrameReader::Handler {
   std::string block_;
   uint32_t block_continuations_ = 0;
 
-  // The DATA frame that is being received.
-  StreamId data_stream_ = 0;  // 0 if its content is discarded.
+  // The stream of the DATA frame that is being received, or 0 if the content of the frame is discarded.
+  StreamId data_stream_ = 0;
   bool data_padding_known_ = false;
   size_t data_content_ = 0;  // content bytes, before the padding, that have not arrived
 };

@@ -32,7 +32,7 @@ def dequantize_linear(node: Node) -> relax.Var:
 
 
 def _type(node: Node, storage: str) -> QuantizedType:
-    """Returns the type of the stored values of a conversion."""
+    """Returns the quantized type that a QuantizeLinear writes or a DequantizeLinear reads."""
     points = node.data(2) if node.has(2) else None
     rank, axis = len(node.shape(0)), node.attribute("axis", 1)
     size = node.attribute("block_size", 0)

@@ -16,7 +16,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import EIGHTS
 from service.core.models.arrays import Array
 
-_QUAD = EIGHTS // 2  # so many squares after the last whole group of eight are rounded before they are added
+_QUAD = EIGHTS // 2  # the number of squares after the last whole group of eight that are rounded before they are added
 
 
 class RealMean:
