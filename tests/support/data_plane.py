@@ -149,9 +149,8 @@ class DataPlane:
     def start(self) -> None:
         """Starts the process, or starts another one on the same ports."""
         descriptors = {name: listener.fileno() for name, listener in self._listeners.items()}
-        descriptors["gates"] = (
-            gates.descriptor()
-        )  # the models of the process need it, and only descriptors that are passed stay open
+        # The models of the process need this descriptor, and only descriptors that are passed stay open.
+        descriptors["gates"] = gates.descriptor()
         arguments = [str(program.PATH)]
         for name, descriptor in descriptors.items():
             arguments += f"--{name}", str(descriptor)
