@@ -51,6 +51,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("path", "capability"), [*SMALL, *OTHERS], ids=str)
 def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def test_pushing_reports_the_difference(python: Path, served: Served, build: Any
     assert "different: it is not served" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_server_may_accept_the_differences_of_all_builds(python: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
@@ -182,6 +183,7 @@ def test_a_server_may_accept_the_differences_of_all_builds(python: Path, tmp_pat
             assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_restored_table_contains_the_differences(python: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))

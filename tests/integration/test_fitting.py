@@ -150,6 +150,7 @@ def test_fitted_weights_are_those_that_the_switches_measure(session: Calibration
     assert all_in_integers.noise == pytest.approx(measured, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [Options(), Options(fit=Fit(rounding=True)), Options(equalize=True)],
@@ -172,6 +173,7 @@ def test_raising_layers_to_16x8_adds_no_noise(
     assert wide > integer + 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 3])
 def test_biases_of_16x8_layers_are_corrected(session: CalibrationSession, data: Data, groups: int) -> None:
     file = convolutions(groups)
@@ -196,6 +198,7 @@ def test_a_layer_without_a_fit_beside_fitted_ones_is_a_bug() -> None:
         widen(document, planned.layers, Form(types, fits={}, real_biases=True))
 
 
+@pytest.mark.slow
 def test_matrices_are_fitted_too(session: CalibrationSession, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(0, 1, (16, 6, 40)) + np.random.default_rng(1).normal(0, 1, (16, 6, 1))
     np.savez(tmp_path / "rows.npz", x=x.astype(np.float32))
@@ -219,6 +222,7 @@ def test_an_equalized_model_computes_the_same_as_the_float_model(session: Calibr
     )
 
 
+@pytest.mark.slow
 def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
     session: CalibrationSession, data: Data
 ) -> None:
@@ -234,6 +238,7 @@ def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
     assert noise > 30
 
 
+@pytest.mark.slow
 def test_later_rounds_calibrate_on_the_quantized_prefix(session: CalibrationSession, data: Data) -> None:
     """The steps are so coarse that ranges change. The ranges of the second round are those of the first round's
     file.

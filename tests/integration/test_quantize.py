@@ -186,6 +186,7 @@ def test_a_budget_must_be_a_fraction(model: Path, tmp_path: Path) -> None:
         assert "is not a share" in report["error"]["message"]
 
 
+@pytest.mark.slow
 def test_some_of_the_raised_layers_use_bfloat16(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
@@ -262,6 +263,7 @@ def test_contradictory_options_are_rejected(model: Path, tmp_path: Path) -> None
         assert report["error"]["code"] == "invalid_input"
 
 
+@pytest.mark.slow
 def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_path: Path) -> None:
     """The command quantizes the model, which is then compiled for this machine. Integer results are equal, and real
     sums are equal within rounding.

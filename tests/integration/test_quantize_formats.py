@@ -45,6 +45,7 @@ def same_answers(file: Path, images: np.ndarray[Any, Any]) -> None:
             np.testing.assert_allclose(one, other, ROUNDING, ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_tflite_model_loses_as_much_as_the_same_onnx_model(tmp_path: Path) -> None:
     images = pictures(24)
     (tmp_path / "a.onnx").write_bytes(residual_network())

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from service.cache import MIN_AGE_S, OciLayout
 from service.core.builds.build import BuildState
 from service.core.digest import Digest, digest_of
@@ -29,6 +31,7 @@ def make_all_older(layout: OciLayout) -> None:
         age_blob(layout.root, digest, 2 * MIN_AGE_S)
 
 
+@pytest.mark.slow
 def test_served_built_and_uploaded_blobs_are_kept(served: Served, folder: Path) -> None:
     layout = OciLayout(folder / "data" / "store")
     orphan, named = (layout.blobs.put_bytes(data) for data in (b"orphan", model(UINT8)))

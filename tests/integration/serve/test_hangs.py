@@ -32,7 +32,11 @@ def log(folder: Path) -> Path:
     return folder / "log"
 
 
-@pytest.fixture(scope="module", params=["false", "true"], ids=["one plane", "a plane for each tenant"])
+@pytest.fixture(
+    scope="module",
+    params=["false", pytest.param("true", marks=pytest.mark.slow)],
+    ids=["one plane", "a plane for each tenant"],
+)
 def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[Served]:
     """A server with two models, `bad` and `good`. `good` never receives the input for which it would hang."""
     folder = folder / request.param
