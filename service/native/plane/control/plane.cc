@@ -74,7 +74,7 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
 }
 
 int64_t Plane::send_question(int64_t exchange, std::string_view type, const std::function<void(JsonWriter&)>& members,
-                             std::string bytes, QuestionHandler handler, std::vector<Reservation> reservations) {
+                             const std::string& bytes, QuestionHandler handler, std::vector<Reservation> reservations) {
   PendingQuestion pending{exchange, std::string(type), std::move(handler), std::move(reservations)};
   if (!link.is_open()) {
     Problem problem = unavailable(type);
@@ -88,7 +88,7 @@ int64_t Plane::send_question(int64_t exchange, std::string_view type, const std:
   json.end('}');
   int64_t question = questions_;
   pending_[question] = std::move(pending);
-  link.send(json.take(), std::move(bytes));
+  link.send(json.take(), bytes);
   return question;
 }
 

@@ -135,7 +135,7 @@ class Plane {
   //
   // Returns the question's number, or 0 if it was not sent.
   int64_t send_question(int64_t exchange, std::string_view type, const std::function<void(class JsonWriter&)>& members,
-                        std::string bytes, QuestionHandler handler, std::vector<Reservation> reservations = {});
+                        const std::string& bytes, QuestionHandler handler, std::vector<Reservation> reservations = {});
   // Asks the control plane to load a model that this process does not know. `found` receives the route, or null and the
   // reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
