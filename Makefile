@@ -14,7 +14,7 @@ NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.ma
 CPP := '*.cc' '*.h' '*.c' '*.cpp' '*.hpp' # .clang-format-ignore lists exceptions
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images bench bench-serving soak docs messages lint tidy format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -108,8 +108,10 @@ lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and 
 	$(BIN)/python -m scripts.reference --check
 	$(BIN)/python -m scripts.chart --check
 	$(BIN)/python -m scripts.messages --check
-	$(BIN)/python -m scripts.tidy
 	$(BIN)/python -m scripts.prose
+
+tidy: $(VENV)/.develop ## check the changed C++ sources with clang-tidy; all of them take five minutes (TIDY_ARGS=--all)
+	$(BIN)/python -m scripts.tidy $(TIDY_ARGS)
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
