@@ -58,9 +58,10 @@ def wanting(ready):
 
 def beating(ready):
     ready()
+    ready.beat()  # before the file can exist: silence counts from the first heartbeat on
     while not muted.exists():
-        ready.beat()
         time.sleep(0.05)
+        ready.beat()
     time.sleep(1000)
 
 def talking_nonsense(ready):
