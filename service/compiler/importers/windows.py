@@ -64,8 +64,8 @@ class Windows:
         return taken
 
     def counts(self, shape: tuple[int, ...], counted: Sides) -> NDArray[np.float64]:
-        """Returns the number of elements of each window that count, along `axes` of an image of `shape`. Elements of
-        the image count, and so does the part `counted` of the padding around it.
+        """Returns the number of elements of each window along `axes` of an image of `shape`. Elements outside of the
+        image are included if they are in the part `counted` of the padding.
         """
         top, left, bottom, right = counted
         rows = []

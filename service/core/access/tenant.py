@@ -28,8 +28,8 @@ def check_tenant(name: str) -> str:
 
 
 def prefix_of(tenant: str) -> str:
-    """Returns the prefix of the full names of a tenant's models. The prefix is empty for the operator, who can access
-    all models.
+    """Returns the prefix of the full names of a tenant's models. It is empty for the operator, because the
+    operator can access all models.
     """
     return tenant + SEPARATOR if tenant else ""
 

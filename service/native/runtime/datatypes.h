@@ -6,8 +6,8 @@
 
 namespace octet {
 
-// No model has tensors of the last two: kBytes is the type of pictures in requests, and kOther stands for
-// every unsupported type.
+// No model has tensors of the last two: kBytes is the type of pictures in requests, and kOther is any
+// unsupported type.
 enum class Datatype : uint8_t { kBool, kUint8, kUint16, kInt8, kInt16, kInt32, kInt64, kFp32, kBytes, kOther };
 
 struct DatatypeFacts {

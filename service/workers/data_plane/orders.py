@@ -33,7 +33,7 @@ class Named:
     """A loaded model, as the target of the requests for one name.
 
     Attributes:
-        version: a number or an alias; an empty string stands for requests without a version.
+        version: a number or an alias; an empty string means requests without a version.
         main, canary: the keys of loaded models; `canary` is 0 if the name has no canary.
         versions: all versions that the model has.
     """
@@ -55,7 +55,7 @@ class Worker:
         capacity: the number of concurrent calls.
         state: only a worker whose state is `ready` gets requests.
         loaded: the model and version, as requests name them, of each model that the worker has in memory.
-        key: the key that the router sends to the worker; an empty string stands for the cluster's key.
+        key: the key that the router sends to the worker; an empty string means the cluster's key.
         server_name: the name that the worker's certificate must be valid for; empty if the connection is in plain text.
     """
 

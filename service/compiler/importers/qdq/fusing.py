@@ -89,7 +89,7 @@ def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> l
 def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     """Returns the operators with every quantization moved before operators that only move the elements that it reads.
 
-    A quantization stays where it is if the framework does not move it. Moving it would create a quantized operator that
+    A quantization that the framework does not move is not moved here. Moving it would create a quantized operator that
     the framework does not create.
     """
     swapped: dict[str, Operator] = {}  # output -> the operator that replaces its producer

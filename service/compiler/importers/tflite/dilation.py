@@ -1,7 +1,7 @@
 """Replaces dilated convolutions that consist of three operators (SPACE_TO_BATCH_ND, a convolution, and
-BATCH_TO_SPACE_ND) by one. Old converters write this form, and so do converters of models with a variable batch size.
-Each output is the same sum of the same products as in one convolution with that dilation, padded with the same zero
-point. One operator saves the copies that the outer two make.
+BATCH_TO_SPACE_ND) by one. Old converters write this form. Today's converters write it for models with a variable batch
+size. Each output is the same sum of the same products as in one convolution with that dilation, padded with the same
+zero point. One operator saves the copies that the outer two make.
 """
 
 from __future__ import annotations

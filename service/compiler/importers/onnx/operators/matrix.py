@@ -222,8 +222,8 @@ def _transposed_operand(node: Node, index: int, name: str) -> relax.Expr:
 
 def matmul_nbits(node: Node) -> relax.Var:
     """Inputs: A, B, scales, zero_points, g_idx, bias (com.microsoft). Multiplies rows `[…, K]` by weights `[N, K]` of 4
-    or 8 bits, quantized in blocks along K. The weights are packed in bytes, `[N, K / block, block * bits / 8]`, and so
-    are the zero points.
+    or 8 bits, quantized in blocks along K. The weights are packed in bytes, `[N, K / block, block * bits / 8]`. The
+    zero points are packed in the same way.
     """
     float32(node, 0)
     bits, size = node.attribute("bits", 4), node.attribute("block_size", 0)

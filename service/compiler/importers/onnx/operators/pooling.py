@@ -75,19 +75,17 @@ def average_pool(node: Node) -> relax.Var:
         return windows.restored(mean_of_images(node, image, SEQUENTIAL if is_sequential else STRIPS))
     real = Real(node.emit, image)
     x = real.apply(relax.op.nn.pad, image, [0, 0, 0, 0, top, bottom, left, right])
-    for parts_of in (_shifted,) if is_sequential else (_rows, _columns):
-        parts = parts_of(node, x, windows)
-        x = functools.reduce(lambda a, b: real.apply(relax.op.add, a, b), parts)
+
+    def added(parts: list[relax.Var]) -> relax.Expr:
+        return functools.reduce(lambda a, b: real.apply(relax.op.add, a, b), parts)
+
+    if is_sequential:
+        x = added(_shifted(node, x, windows))
+    else:
+        for axis in (2, 3):
+            x = added(_along(node, x, windows, axis))
     counts = node.literal(_counts(node, windows, shape_of(x)[2:]).astype(np.float32))
     return windows.restored(node.emit(relax.op.divide(x, counts)))
-
-
-def _rows(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
-    return _along(node, x, windows, 2)
-
-
-def _columns(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
-    return _along(node, x, windows, 3)
 
 
 def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:

@@ -1,7 +1,7 @@
 """Operators on float32 activations, in the parts of a quantized model that are between conversions.
 
 Sums, products and similar operators round once, as IEEE 754 defines; LiteRT's operators do the same. Sums of products
-are float32 (`qnn.real_matmul`, `qnn.real_conv2d`), and so are functions such as exp (`importers/real.py`). Long sums
+(`qnn.real_matmul`, `qnn.real_conv2d`) and functions such as exp (`importers/real.py`) are float32. Long sums
 along axes other than the last are computed in float64 and rounded once. LiteRT's results differ from all of these by a
 few units in the last place. Weights are float32, too; `hybrid` converts 8-bit weights with real activations.
 """

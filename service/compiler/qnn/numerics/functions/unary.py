@@ -119,8 +119,8 @@ def _exp(_operation: Operation, x: Array) -> Array:
 
 
 def _log(operation: Operation, x: Array) -> Array:
-    """Returns the logarithm. Where it is undefined, the result is the smallest output (LogLUTPrepare in
-    kernels/elementwise.cc).
+    """Returns the logarithm. If the logarithm of a value is undefined, the result is the smallest output
+    (LogLUTPrepare in kernels/elementwise.cc).
     """
     out_type = operation.per_tensor("out_type")
     smallest = np.float32(STORAGE_RANGES[out_type.storage][0] - out_type.zero_point) * np.float32(out_type.scale)

@@ -113,15 +113,10 @@ def _is_bias(addition: _Reader, product: tuple[int, ...]) -> bool:
     """Returns true if the other operand of an Add can be the third operand of a Gemm: one value for each column, for
     each row, or for each element of the matrix `product`.
     """
-    if len(product) != 2:
+    if len(product) != 2 or len(addition.others) != 1:
         return False
     rows, columns = product
-    return [graph.shape_of(other) for other in addition.others][:1] in (
-        [(columns,)],
-        [(1, columns)],
-        [(rows, 1)],
-        [product],
-    )
+    return graph.shape_of(addition.others[0]) in ((columns,), (1, columns), (rows, 1), product)
 
 
 def _is_limited(var: relax.Var, readers: Readers) -> bool:

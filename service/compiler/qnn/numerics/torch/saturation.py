@@ -72,7 +72,7 @@ def _is_depthwise(layer: Operation, weights: tuple[int, ...]) -> bool:
 
 def _overflows(layer: Operation, weights: Array) -> bool:
     """Returns true if the two most extreme weights of a channel, multiplied by the largest activations, exceed 16 bits.
-    If they fit, so does every pair of weights that the kernel adds.
+    If these two products fit, those of every other pair of weights fit, too.
     """
     taps = np.sort(weights.reshape(len(weights), -1).astype(np.int64), axis=1)
     most = layer.per_tensor("in_type").max
