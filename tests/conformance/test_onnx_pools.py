@@ -51,7 +51,7 @@ def samples_of(front: str, shape: Sequence[int]) -> list[Array]:
 
 
 @pytest.mark.parametrize("opset", [17, 19, 22])
-@pytest.mark.parametrize("channels", [8, 16])
+@pytest.mark.parametrize("channels", [6, 16])  # 6 fill no blocks of any instruction set
 @pytest.mark.parametrize("front", ["", "DequantizeLinear", "Relu", "Sqrt"])
 @pytest.mark.parametrize("pool", POOLS)
 def test_averages_are_added_in_the_order_of_the_runtime(pool: str, front: str, channels: int, opset: int) -> None:
