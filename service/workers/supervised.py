@@ -6,8 +6,8 @@ they start without a new interpreter. Each child is connected to the supervisor 
 reports that it is ready, why it cannot become ready, or that another process is needed. The kernel closes the pipe when
 the child ends for any reason.
 
-A child that hangs is killed, and another is started. Once a child has written a heartbeat to the pipe, it must continue
-to write them. The `watch` callback finds other kinds of hangs.
+A child that hangs is killed, and another is started. From the time that it is ready, it must write heartbeats to the
+pipe. The `watch` callback finds other kinds of hangs.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Ready:
         _write_message(self._pipe, {"ready": True})
 
     def beat(self) -> None:
-        """Reports that the process runs. After the first call, the process must call this every `BEAT_EVERY_S`. Never
-        blocks.
-        """
+        """Reports that the process runs. A process that is ready must call this every `BEAT_EVERY_S`. Never blocks."""
         writable = select.poll()
         writable.register(self._pipe, select.POLLOUT)
         if any(events & select.POLLOUT for _, events in writable.poll(0)):
@@ -137,7 +135,7 @@ class SupervisedProcess:
             on_want: called whenever a child requests the process that runs on demand.
             on_plane: called with a tenant whenever a child requests the start or the end of that tenant's data plane.
             on_end: called whenever a child has ended without being stopped; returns true to start another.
-            silence_s: a child that has sent heartbeats is killed if it sends none for this long. 0 if it sends none.
+            silence_s: a child that is ready is killed if it sends no heartbeat for this long. 0 if it sends none.
             watch: called repeatedly with the child's pid and the seconds since the last call; returns why the child
                 must be killed, or an empty string.
             last_words: the signal that makes a child answer its clients and end, after `watch` has found that it hangs.
@@ -147,7 +145,7 @@ class SupervisedProcess:
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
         self._on_plane = on_plane
         self._silence_s, self._watch, self._last_words = silence_s, watch, last_words
-        self._beats: StallClock | None = None  # the time since the last heartbeat; None before the first one
+        self._beats: StallClock | None = None  # the time since the last heartbeat; None before the child is ready
         self._hang = ""
         self._on_demand = on_demand
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
@@ -233,8 +231,7 @@ class SupervisedProcess:
                 async for line in _lines(reader):
                     match _members(line):
                         case {"beat": True}:
-                            trust_s = min(_BEATS_OVERDUE_S, self._silence_s / 2)
-                            self._beats = StallClock(trust_s, counts_stops=True)
+                            self._restart_clock()
                         case {"error": dict(members)}:
                             error = from_json(members)
                         case {"plane": str(tenant), "wanted": bool(wanted)}:
@@ -243,6 +240,7 @@ class SupervisedProcess:
                             self._on_want()
                         case {"ready": True}:
                             was_ready = True
+                            self._restart_clock()
                             if not self._stopping.is_set():
                                 self._on_ready()
             finally:
@@ -252,6 +250,9 @@ class SupervisedProcess:
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         starved = not self._hang and status == -signal.SIGKILL and _kills_for_memory() > kills
         return End(status, was_ready, error, starved, self._hang)
+
+    def _restart_clock(self) -> None:
+        self._beats = StallClock(min(_BEATS_OVERDUE_S, self._silence_s / 2), counts_stops=True)
 
     async def _look_for_hangs(self, pid: int) -> None:
         before_s = time.monotonic()

@@ -4,6 +4,7 @@ process.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -57,11 +58,14 @@ def wanting(ready):
         time.sleep(1000)
 
 def beating(ready):
-    ready.beat()  # silence counts from the first heartbeat on, and the tests silence this process once it is ready
     ready()
     while not muted.exists():
         ready.beat()
         time.sleep(0.05)
+    time.sleep(1000)
+
+def silent(ready):
+    ready()
     time.sleep(1000)
 
 def talking_nonsense(ready):
@@ -91,7 +95,7 @@ def ended(end):
     return sys.argv[2] != "once"
 
 async def main():
-    watched = {"silence_s": 0.5} if sys.argv[1] == "beating" else {}
+    watched = {"silence_s": 0.5} if sys.argv[1] in ("beating", "silent") else {}
     if sys.argv[2] == "hangs":
         watched = {"watch": lambda pid, elapsed_s: "it hangs", "last_words": signal.SIGUSR1}
     child = SupervisedProcess(
@@ -156,6 +160,10 @@ def supervising(main: str, kind: str = "", *more: str) -> Iterator[Supervised]:
             process.kill()
 
 
+def is_reaped(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
 def ends(pid: int) -> None:
     eventually(lambda: not is_running(pid))
 
@@ -216,6 +224,13 @@ def test_a_child_that_stops_sending_beats_is_killed(tmp_path: Path) -> None:
         assert supervised.ready() != first
 
 
+def test_a_ready_child_that_never_sends_a_heartbeat_is_killed() -> None:
+    with supervising("silent") as supervised:
+        first = supervised.ready()
+        assert supervised.says()["end"].startswith("it sent no heartbeat for ")
+        ends(first)
+
+
 def test_a_stopped_child_is_killed(tmp_path: Path) -> None:
     with supervising("beating", "", str(tmp_path / "mute")) as supervised:
         os.kill(supervised.ready(), signal.SIGSTOP)
@@ -259,9 +274,8 @@ def test_a_child_on_demand_runs_only_when_it_is_wanted() -> None:
         child = supervised.ready()
         for _ in range(2):
             os.kill(child, signal.SIGUSR1)
-            other = Path(f"/proc/{supervised.says()['other']}")
             # A zombie is not enough: until the supervisor has waited for it, a request concerns the old child.
-            eventually(lambda other=other: not other.exists())
+            eventually(functools.partial(is_reaped, supervised.says()["other"]))
         supervised.process.terminate()
         assert supervised.says()["over"]
 
