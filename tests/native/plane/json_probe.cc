@@ -13,13 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "common/utf8.h"
 #include "request/elements.h"
 #include "text/json_reader.h"
 #include "text/json_writer.h"
 #include "text/problem.h"
-#include "text/utf8.h"
 
 using namespace octet::plane;
+using octet::is_utf8;
 
 namespace {
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 _NATIVE = Path(__file__).parents[3] / "service" / "native"
 _PLANE = _NATIVE / "plane"
 # From top to bottom. A folder includes only folders of lower rows.
@@ -35,5 +37,6 @@ def test_the_folders_of_the_data_plane_include_lower_layers_only() -> None:
     assert upward == []
 
 
-def test_the_runtime_includes_nothing_of_the_data_plane() -> None:
-    assert included(_NATIVE / "runtime") & set(_LEVELS) == set()
+@pytest.mark.parametrize("folder", ["runtime", "common"])
+def test_the_runtime_includes_nothing_of_the_data_plane(folder: str) -> None:
+    assert included(_NATIVE / folder) & set(_LEVELS) == set()

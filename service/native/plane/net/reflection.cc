@@ -6,10 +6,10 @@
 #include <set>
 #include <vector>
 
+#include "common/utf8.h"
 #include "net/descriptors.h"
 #include "text/problem.h"
 #include "text/protobuf.h"
-#include "text/utf8.h"
 
 namespace octet::plane {
 

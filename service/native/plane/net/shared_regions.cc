@@ -3,10 +3,10 @@
 #include <functional>
 #include <utility>
 
+#include "common/utf8.h"
 #include "text/json_reader.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
-#include "text/utf8.h"
 
 namespace octet::plane {
 

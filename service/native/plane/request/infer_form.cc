@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "common/utf8.h"
 #include "text/problem.h"
 #include "text/protobuf.h"
-#include "text/utf8.h"
 
 namespace octet::plane {
 

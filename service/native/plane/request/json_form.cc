@@ -1,9 +1,9 @@
 #include <optional>
 
+#include "common/utf8.h"
 #include "request/form.h"
 #include "text/json_reader.h"
 #include "text/problem.h"
-#include "text/utf8.h"
 
 namespace octet::plane {
 

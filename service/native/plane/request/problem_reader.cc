@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "common/utf8.h"
 #include "text/json_members.h"
-#include "text/utf8.h"
 
 namespace octet::plane {
 

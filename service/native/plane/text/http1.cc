@@ -1,5 +1,5 @@
 #include "text/http1.h"
-#include "text/ascii.h"
+#include "common/ascii.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "text/utf8.h"
+#include "common/utf8.h"
 
 namespace octet::plane {
 

@@ -79,11 +79,8 @@ def _signature(role: str, **members: Any) -> dict[str, Any]:
         (_signature("inputs", shape=[1 << 39]), 'tensor "in0" is too large'),
         (_signature("inputs", shape=[-1, 16]), "-1 is not between 0 and"),
         (_signature("inputs", shape=[1] * 65), "more than 64 dimensions"),
-        (_signature("inputs", name="a\0b"), "a string contains an invalid escape or invalid UTF-8"),
-        (
-            _signature("outputs", quantization={"scale": 10**400, "zero_point": 0}),
-            "expected a number, or the number is too long",
-        ),
+        (_signature("inputs", name="a\0b"), "a string contains a NUL character"),
+        (_signature("outputs", quantization={"scale": 10**400, "zero_point": 0}), "a number is too large for 64 bits"),
         ({name: SIMPLE[name] for name in SIMPLE if name != "plan"}, "lacks its versions"),
         ({name: SIMPLE[name] for name in SIMPLE if name != "signature"}, 'lacks the member "signature"'),
         ({name: SIMPLE[name] for name in SIMPLE if name != "requires"}, 'lacks the member "signature" or "requires"'),
@@ -114,16 +111,16 @@ _SIMPLE = canonical_json(SIMPLE)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "byte 0: expected '{'"),
-        (_SIMPLE[:-1], "expected '}'|expected ','"),
+        (b"", "byte 0: it ends too early"),
+        (_SIMPLE[:-1], "it ends too early"),
         (_SIMPLE + b"x", "unexpected text after the end"),
         (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", "nested more than 32 levels deep"),
         (_SIMPLE.replace(b'"abi_version":1,', b'"abi_version":1,"abi_version":1,'), "are not sorted"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\xff"'), "a string contains an invalid escape or invalid UTF-8"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\\ud800"'), "a string contains an invalid escape or invalid UTF-8"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\n"'), "unterminated string"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\xff"'), "it is not UTF-8"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\\ud800"'), "half of a surrogate pair"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\n"'), "a control character in a string"),
         (_SIMPLE.replace(b'"numerics":"xnnpack"', b'"numerics":nil'), "expected a value"),
-        (_SIMPLE.replace(b"[1,16]", b"[01,16]"), "expected ','"),
+        (_SIMPLE.replace(b"[1,16]", b"[01,16]"), "a number with a leading zero"),
     ],
 )
 def test_a_config_is_canonical_json(text: bytes, message: str, code: Path, constants: Path) -> None:

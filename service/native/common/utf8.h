@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
-namespace octet::plane {
+namespace octet {
 
 // Returns the number of bytes of the character at the start of `text`, or 0 if it is not a valid character.
 inline size_t utf8_length(std::string_view text) {
@@ -50,14 +49,15 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Appends a code point, which must not be a surrogate.
-inline void append_utf8(uint32_t point, std::string& text) {
-  auto put = [&](uint32_t byte) { text.push_back(static_cast<char>(byte)); };
+// Writes a code point, which must not be a surrogate, as up to four bytes. Returns their end.
+inline char* put_utf8(uint32_t point, char* to) {
+  auto put = [&](uint32_t byte) { *to++ = static_cast<char>(byte); };
   auto rest = [&](int shift) { put(0x80 | ((point >> shift) & 0x3f)); };
-  if (point < 0x80) return put(point);
-  if (point < 0x800) return put(0xc0 | point >> 6), rest(0);
-  if (point < 0x10000) return put(0xe0 | point >> 12), rest(6), rest(0);
+  if (point < 0x80) return put(point), to;
+  if (point < 0x800) return put(0xc0 | point >> 6), rest(0), to;
+  if (point < 0x10000) return put(0xe0 | point >> 12), rest(6), rest(0), to;
   put(0xf0 | point >> 18), rest(12), rest(6), rest(0);
+  return to;
 }
 
-}  // namespace octet::plane
+}  // namespace octet
