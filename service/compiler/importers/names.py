@@ -6,11 +6,19 @@ from collections.abc import Container, Sequence
 
 _NAME_LENGTH = 256
 MOST_NAMES = 20
+_SHOWN = 200
 
 
 def printable(name: str) -> str:
     """Returns a name that can safely be part of a JSON document, a log line or terminal output."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]
+
+
+def shortened(name: str) -> str:
+    """Returns a name as messages show it. Converters join the names of all operators that they fuse, and a hostile file
+    may contain names of megabytes.
+    """
+    return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"
 
 
 def unique(name: str, taken: Container[str]) -> str:

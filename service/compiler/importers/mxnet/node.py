@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import node as base
 from service.compiler.importers.mxnet.scales import max_abs
 from service.compiler.importers.mxnet.symbol import Entry, SymbolNode
-from service.compiler.qnn.graph import emit, shape_of
-from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
-
-_NAME_LENGTH = 120
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,13 @@ class Tensor:
 Value = Tensor | Array
 
 
-class Node:
+class Node(base.Node):
     """An operator during its conversion."""
 
     def __init__(self, node: SymbolNode, values: Mapping[Entry, Value], builder: relax.BlockBuilder) -> None:
         self.node, self.attributes = node, node.attributes
-        self._values, self._builder = values, builder
+        self._values = values
+        super().__init__(builder, node.label, node.name, node.name)
 
     # -- operands
 
@@ -128,31 +125,9 @@ class Node:
 
     # -- results
 
-    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value under a name from which later errors can tell the operator and the tensor."""
-        name = "_".join(filter(None, (self.node.name, part)))
-        try:
-            return emit(self._builder, expr, name[:_NAME_LENGTH])
-        except IllTyped as exc:
-            raise MalformedModel(
-                f"{self.node.label}: {exc.message}", op=self.node.label, tensor=self.node.name
-            ) from exc
-
     def result(self, expr: relax.Var) -> Tensor:
         """Returns the result of an expression, which is in MXNet's layout, as a tensor."""
         return Tensor(expr, str(expr.ty.dtype), shape_of(expr))
-
-    # -- errors
-
-    def require(self, condition: bool, what: str) -> None:
-        if not condition:
-            self.malformed(what)
-
-    def malformed(self, what: str) -> NoReturn:
-        raise MalformedModel(f"{self.node.label} {what}", op=self.node.label, tensor=self.node.name)
-
-    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
-        raise Unsupported(f"{self.node.label} {what}", op=self.node.label, tensor=self.node.name, hint=hint)
 
 
 def edges(low: np.float32, high: np.float32) -> tuple[Array, Array]:

@@ -41,7 +41,7 @@ def folded(node: Node, convert: Convert) -> Value:
         with builder.dataflow():
             made = convert(Node(state, node.operator, folds_large=False))
             if isinstance(made, tuple | np.ndarray):
-                made = state.constants.expr("", np.asarray(made))
+                made = state.constants.expr(None, np.asarray(made), "")
             output = builder.emit_output(made)
         builder.emit_func_output(output)
     return np.asarray(oracle.run(builder.get(), get_mode(ONNXRUNTIME), [])[0])

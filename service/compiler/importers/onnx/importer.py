@@ -10,10 +10,11 @@ from tvm import relax
 
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
-from service.compiler.importers.onnx.model import End, Model, shortened
+from service.compiler.importers.onnx.model import End, Model
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
 from service.compiler.importers.onnx.rewrites.conditions import resolved
@@ -70,7 +71,7 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
     with builder.function("main", params):
         with builder.dataflow():
             for operator in model.operators:
-                at(operator.label, Node(state, operator).label)
+                at(operator.label, shortened(Node(state, operator).output))
                 state.values |= converted(state, operator)
             results = [_result(state, end) for end in model.outputs]
             outputs = [builder.emit_output(result) for result in results]
@@ -90,7 +91,7 @@ def _result(state: State, end: End) -> relax.Expr:
         raise Unsupported(f"the output {label} cannot be compiled", tensor=label)
     value = state.values[end.name]
     if isinstance(value, np.ndarray):
-        value = state.constants.expr(end.name, value)
+        value = state.constants.expr(end.name, value, label)
     if end.name in state.loose:
         value = state.builder.emit(relax.op.reshape(value, ()))
     shape, dtype = _described(value)

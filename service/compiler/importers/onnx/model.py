@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from service.compiler.importers.qdq import Operator
 from service.core.models.arrays import Array
 
-_SHOWN = 200
 OWN_DOMAIN = "octet"  # domain of the operators that `qdq` creates; files must not use it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
@@ -99,8 +98,3 @@ class Model:
     outputs: tuple[End, ...]
     size_bytes: int
     metadata_text: str = ""
-
-
-def shortened(name: str) -> str:
-    """Returns a name as messages show it. The name is shortened, because a hostile file may have names of megabytes."""
-    return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

@@ -5,32 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import node as base
+from service.compiler.importers.builder.constants import Constants, Layout
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.evaluating import evaluated
-from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor, shortened
+from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
-from service.compiler.qnn.graph import emit, shape_of
+from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16
-from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.operation import IllTyped, value_of
+from service.compiler.qnn.plain import PLAIN
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 
-Layout = Callable[[Array], Array]
 # The value of a tensor: an expression of the module; or an array, if its elements are known while importing.
 Value = Any
 
-_NAME_LENGTH = 120  # length of a name hint: enough to recognise a tensor, and bounded
+# limit of all constants together, as a multiple of the file's size; 4-bit weights as float32 are 8 times as large
+_GROWTH = 10
 _MOST_CHARACTERS = 400  # length of a description of an operator's operands
-_MAX_ELEMENTS = (1 << 31) - 1
 # limit of a value that is computed while importing; such values are shapes and axes, not activations
 _FOLDED_ELEMENTS = 1 << 16
+_VIEWS = ("relax.permute_dims", "relax.reshape")  # operators whose results share the operand's memory in NumPy
 
 
 @dataclass
@@ -57,49 +61,15 @@ class State:
     channels_last: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.constants = Constants(self.model)
-        self.channels_last = channels_last(self.model.operators, (end.name for end in self.model.inputs))
-
-
-class Constants:
-    """The model's constants as expressions: one for each distinct use.
-
-    The module stores every constant expression separately, even if several are equal. A small file must not become a
-    large module, so equal uses share one expression, and all constants together may be at most `_GROWTH` times as large
-    as the file.
-    """
-
-    _GROWTH, _FLOOR_BYTES = 10, 1 << 20  # 4-bit weights as float32 are eight times as large
-
-    def __init__(self, model: Model) -> None:
-        self._known: dict[tuple[str, str], relax.Constant] = {}
-        self._budget_bytes = self._GROWTH * model.size_bytes + self._FLOOR_BYTES
-
-    def expr(self, name: str, data: Array, layout: Layout | None = None) -> relax.Constant:
-        """Returns `layout(data)` as a constant. `layout` must be a module-level function, because its name is part of
-        the cache key.
-        """
-        key = (name, layout.__name__ if layout else "")
-        if not name or key not in self._known:
-            self.charge(data.nbytes, name)
-            array = layout(data) if layout else data
-            array = np.ascontiguousarray(array).reshape(array.shape)  # without the shape, a scalar would become a row
-            self._known[key] = relax.const(array, array.dtype.name)  # without the dtype, int64 would become int32
-        return self._known[key]
-
-    def charge(self, size_bytes: int, name: str) -> None:
-        """Counts the size of a new constant towards the limit for all constants.
-
-        Raises:
-            Unsupported: the limit is exceeded.
-        """
-        self._budget_bytes -= size_bytes
-        if self._budget_bytes < 0:
-            raise Unsupported(
+        self.constants = Constants(
+            _GROWTH * self.model.size_bytes,
+            lambda label: Unsupported(
                 "the constants that the model computes are far larger than the file",
-                tensor=shortened(name),
+                tensor=label,
                 hint="compute them before exporting (onnxsim, or onnxruntime with basic optimizations)",
-            )
+            ),
+        )
+        self.channels_last = channels_last(self.model.operators, (end.name for end in self.model.inputs))
 
 
 class TooLargeToFold(Exception):
@@ -112,7 +82,7 @@ class TooLargeToFold(Exception):
         self.refusal = refusal
 
 
-class Node:
+class Node(base.Node):
     """An operator during its conversion. One of its outputs is relevant.
 
     Args:
@@ -121,15 +91,15 @@ class Node:
             (`qnn.passes.constants`).
     """
 
+    least_elements = 1
+
     def __init__(self, state: State, operator: Operator, *, folds_large: bool = True) -> None:
         self.state, self.operator = state, operator
         self._folds_large = folds_large
         self.output = next(name for name in operator.outputs if name)
         self._only_value: int | None = None
-
-    @property
-    def label(self) -> str:
-        return shortened(self.output)
+        prefix = f"{operator.op_type.rpartition('.')[2]}_{operator.index}"
+        super().__init__(state.builder, operator.label, self.output, prefix, self.output)
 
     @property
     def operand_dtype(self) -> str:
@@ -198,6 +168,10 @@ class Node:
         self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has input {index}, which is not a list of integers")
         return tuple(int(value) for value in data.reshape(-1))
 
+    def named_axes(self, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Returns axes: the second input, or the attribute `axes` of older operator sets."""
+        return self.integers(1) if self.has(1) else self.attribute("axes", default)
+
     def number(self, index: int) -> float:
         data = self.data(index)
         self.require(data.size == 1, f"has input {index} with {data.size} elements, not one")
@@ -212,15 +186,39 @@ class Node:
     def expr(self, index: int) -> relax.Expr:
         """Returns an input, computed or constant, as an expression."""
         value = self.value(index)
-        return self.state.constants.expr(self.name(index), value) if isinstance(value, np.ndarray) else value
+        return self.constant_of(self.name(index), value) if isinstance(value, np.ndarray) else value
 
     def constant(self, index: int, layout: Layout | None = None) -> relax.Constant:
-        return self.state.constants.expr(self.name(index), self.data(index), layout)
+        return self.constant_of(self.name(index), self.data(index), layout)
 
-    def literal(self, array: Array) -> relax.Constant:
-        """Returns a new constant for this operator, with the array's own dtype."""
-        self.state.constants.charge(array.nbytes, self.output)
-        return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
+    def constant_of(self, name: str, data: Array, layout: Layout | None = None) -> relax.Constant:
+        return self.state.constants.expr(name, data, shortened(name), layout)
+
+    def reserve(self, size_bytes: int) -> None:
+        self.state.constants.charge(size_bytes, shortened(self.output))
+
+    def operand(self) -> Value:
+        """Returns the first input: its elements if they are known while importing, and otherwise an expression."""
+        known = self.known_value(0)
+        return self.expr(0) if known is None else known
+
+    def extents(self, x: Value) -> tuple[int, ...]:
+        return x.shape if isinstance(x, np.ndarray) else shape_of(x)
+
+    def move(self, x: Value, make: Callable[[relax.Expr], relax.Call], part: str = "") -> Value:
+        """Binds `make(x)`. If the elements of x are known and the result is small or a view, returns its elements."""
+        if not isinstance(x, np.ndarray):
+            return self.emit(make(x), part)
+        operand = relax.Var("x", relax.TensorType(list(x.shape), x.dtype.name))
+        call = relax.BlockBuilder().normalize(make(operand))
+        is_view = call.op.name in _VIEWS
+        if not is_view and math.prod(shape_of(call)) > _FOLDED_ELEMENTS:
+            known = x is self.value(0)
+            return self.emit(make(self.expr(0) if known else self.literal(x)), part)
+        if is_view and not x.flags.c_contiguous:  # a transposed view, which must be copied
+            self.reserve(x.nbytes)
+        operands = [x, *(value_of(arg) if isinstance(arg.ty, relax.TensorType) else arg for arg in call.args[1:])]
+        return np.asarray(PLAIN[call.op.name](call, *operands))
 
     def shape(self, index: int) -> tuple[int, ...]:
         value = self.value(index)
@@ -364,18 +362,6 @@ class Node:
 
     # -- results
 
-    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value under a name from which later errors can tell the operator and the tensor."""
-        kind = self.operator.op_type.rpartition(".")[2]
-        name = "_".join(filter(None, (kind, str(self.operator.index), part, self.output)))
-        try:
-            value = emit(self.state.builder, expr, name[:_NAME_LENGTH])
-        except IllTyped as exc:
-            raise self._ill_typed(exc) from exc
-        if not 0 < math.prod(shape_of(value)) <= _MAX_ELEMENTS:
-            self.unsupported(f"computes a tensor of shape {list(shape_of(value))}, which is empty or too large")
-        return value
-
     def typed(self, value: relax.Var, quantized: QuantizedType) -> relax.Var:
         """Returns the output, and records that it has stored values of the given type."""
         self.state.types[self.output] = quantized
@@ -386,8 +372,10 @@ class Node:
         if self.name(0) in self.state.loose:
             self.state.loose.add(self.output)
 
-    def with_input_type(self, value: relax.Var) -> relax.Var:
-        """Returns the output. If the first input has a per-tensor type, records that type for the output."""
+    def with_input_type(self, value: Value) -> Value:
+        """Returns the output. If the first input has a per-tensor type, records that type for a computed output."""
+        if isinstance(value, np.ndarray):
+            return value
         quantized = self.state.types.get(self.name(0))
         return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)
 
@@ -403,7 +391,7 @@ class Node:
                 f"{self.operator.label} computes {array.size} elements from constants, more than {_FOLDED_ELEMENTS}"
             )
             hint = "fold them when exporting (onnxsim, or onnxruntime)"
-            raise TooLargeToFold(Unsupported(message, op=self.operator.label, tensor=self.label, hint=hint))
+            raise TooLargeToFold(Unsupported(message, op=self.label, tensor=shortened(self.output), hint=hint))
         return array
 
     def is_small(self, values: Sequence[Array]) -> bool:
@@ -420,22 +408,6 @@ class Node:
 
     # -- errors
 
-    def require(self, condition: bool, what: str, tensor: str | None = None) -> None:
-        """Raises `MalformedModel` unless `condition` holds. Use it only for conditions that every runtime requires of a
-        file.
-        """
-        if not condition:
-            self.malformed(what, tensor)
-
-    def require_supported(self, condition: bool, what: str, tensor: str | None = None, hint: str | None = None) -> None:
-        """Raises `Unsupported` unless `condition` holds. Use it for conditions that runtimes do not require."""
-        if not condition:
-            self.unsupported(what, tensor, hint)
-
-    def malformed(self, what: str, tensor: str | None = None) -> NoReturn:
-        label = shortened(tensor or self.output)
-        raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
-
     def _ill_typed(self, error: IllTyped) -> Unsupported:
         """Returns the error for an expression that has no type. The RuntimeErrors of Octet's own operators contain a
         sentence for users. The messages of TVM's operators are internal, so only the operands are shown.
@@ -446,12 +418,7 @@ class Node:
                 f"{self.dtype(index)} {list(self.shape(index))}" for index in range(self.input_count) if self.has(index)
             ]
             what = f"its operands do not fit together: {', '.join(given)[:_MOST_CHARACTERS]}"
-        label = self.operator.label
-        return Unsupported(f"{label}: {what}", op=label, tensor=self.label)
-
-    def unsupported(self, what: str, tensor: str | None = None, hint: str | None = None) -> NoReturn:
-        label = shortened(tensor or self.output)
-        raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)
+        return Unsupported(f"{self.label}: {what}", op=self.label, tensor=shortened(self.output))
 
 
 def _stored(real: float, quantized: QuantizedType) -> Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from service.compiler.importers.names import printable, unique
-from service.compiler.importers.onnx.model import End, Model, shortened
+from service.compiler.importers.names import printable, shortened, unique
+from service.compiler.importers.onnx.model import End, Model
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.core.models.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of

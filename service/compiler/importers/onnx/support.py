@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from service.compiler.importers.names import join_names
-from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
+from service.compiler.importers.names import join_names, shortened
+from service.compiler.importers.onnx.model import OWN_DOMAIN, Model
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator

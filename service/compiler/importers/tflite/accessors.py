@@ -6,7 +6,6 @@ from typing import Any
 
 from flatbuffers import number_types
 
-_SHOWN = 200
 _FIRST_FIELD, _ENTRY_BYTES = 4, 2  # the offset of a vtable's first field, and the size of its entries
 
 
@@ -29,10 +28,3 @@ def text(raw: bytes | None) -> str:
     shown to people.
     """
     return (raw or b"").decode("utf-8", errors="backslashreplace")
-
-
-def shortened(name: str) -> str:
-    """Returns a name as messages show it. The name is shortened, because converters join the names of all operators
-    that they fuse, and a hostile file may contain names of megabytes.
-    """
-    return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

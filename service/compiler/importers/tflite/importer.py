@@ -8,6 +8,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
+from service.compiler.importers.builder.constants import Constants
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite.delegate import builtin_kernel, takes
@@ -15,7 +16,7 @@ from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.file.metadata import metadata_of
 from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.model import Model, State
-from service.compiler.importers.tflite.node import Constants, Node
+from service.compiler.importers.tflite.node import Node, constant_of, constants_of
 from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support, dtypes_of
@@ -58,7 +59,7 @@ def _module(model: Model, at: At) -> tvm.IRModule:
     for position, state in enumerate(model.states):
         params[state.tensor] = _param(model, state.tensor, f"state_{position}")
     values: dict[int, relax.Expr] = dict(params)
-    constants = Constants(model)
+    constants = constants_of(model)
     with builder.function("main", list(params.values())):
         with builder.dataflow():
             for operator in model.operators:
@@ -88,7 +89,7 @@ def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
 def _result(model: Model, index: int, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
     """Returns the value of an output: an operator's result, an input or a constant."""
     tensor = model.tensors[index]
-    return values[index] if tensor.data is None else constants.expr(tensor, tensor.data)
+    return values[index] if tensor.data is None else constant_of(constants, tensor, tensor.data)
 
 
 def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
@@ -96,7 +97,7 @@ def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: 
     tensor = model.tensors[state.result]
     if tensor.data is None and state.result not in values:
         raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but no operator computes it")
-    value = values[state.result] if tensor.data is None else constants.expr(tensor, tensor.data)
+    value = _result(model, state.result, values, constants)
     found, kept = (str(value.ty.dtype), shape_of(value)), (state.initial.dtype.name, state.initial.shape)
     if found != kept:
         name = state.name or tensor.label

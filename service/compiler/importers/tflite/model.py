@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.compiler.importers.tflite.accessors import shortened
+from service.compiler.importers.names import shortened
 from service.core.models.arrays import Array
 
 OptionValue = int | float | bool | str | tuple[int, ...]
@@ -110,6 +110,9 @@ class Tensor:
     def label(self) -> str:
         """The tensor's name in error messages."""
         return shortened(self.name) or f"tensor #{self.index}"
+
+    def __str__(self) -> str:
+        return self.label
 
 
 @dataclass(frozen=True)

@@ -6,77 +6,58 @@ import math
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import node as base
+from service.compiler.importers.builder.constants import Constants, Layout
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.tensors import MAX_BYTES
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Quantization, Tensor
 from service.compiler.qnn import ops
-from service.compiler.qnn.graph import emit, shape_of
-from service.compiler.qnn.operation import IllTyped, value_of
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.ops.builtin import with_builtin
 from service.compiler.qnn.plain import fold
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import MalformedModel
 from service.core.models.arrays import Array
 
-Layout = Callable[[Array], Array]
-
-_NAME_LENGTH = 120  # length of a name hint: enough to recognise a tensor, and bounded
+_GROWTH = 5
 
 
-class Constants:
-    """The model's constants as expressions: one for each distinct use of the file's bytes.
-
-    Tensors in the file may share their bytes, but the module would contain a constant once for each use. A small file
-    must not become a large module, so equal uses share one expression, and all constants together may be at most
-    `_GROWTH` times as large as the file would be without sparse tensors.
+def constants_of(model: Model) -> Constants:
+    """Returns the model's constants. All of them together may be at most `_GROWTH` times as large as the file would be
+    without sparse tensors.
     """
+    whole = {tensor.storage: _bytes_of(tensor) for tensor in model.tensors if tensor.sparse is not None}
+    return Constants(
+        _GROWTH * (model.size_bytes + sum(whole.values())),
+        lambda label: MalformedModel("the model's constants add up to far more than the file's size", tensor=label),
+    )
 
-    _GROWTH, _FLOOR_BYTES = 5, 1 << 20
 
-    def __init__(self, model: Model) -> None:
-        self._known: dict[tuple[int, tuple[int, ...], str, str], relax.Constant] = {}
-        whole = {tensor.storage: _bytes_of(tensor) for tensor in model.tensors if tensor.sparse is not None}
-        self._budget_bytes = self._GROWTH * (model.size_bytes + sum(whole.values())) + self._FLOOR_BYTES
-
-    def expr(self, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
-        """Returns `layout(data)`. `layout` must be a module-level function, because its name is part of the cache
-        key.
-        """
-        # a constant that was computed from others is not in any buffer
-        owner = -1 - tensor.index if tensor.storage is None else tensor.storage
-        key = (owner, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
-        if key not in self._known:
-            if not self.affords(data.nbytes):
-                raise MalformedModel(
-                    "the model's constants add up to far more than the file's size", tensor=tensor.label
-                )
-            array = np.asarray(layout(data) if layout else data, order="C")
-            self._known[key] = relax.const(array, tensor.dtype)  # without the dtype, int64 would become int32
-        return self._known[key]
-
-    def affords(self, size_bytes: int) -> bool:
-        """Reserves `size_bytes` of the limit. Returns false if less is left."""
-        fits = size_bytes <= self._budget_bytes
-        self._budget_bytes -= size_bytes if fits else 0
-        return fits
+def constant_of(constants: Constants, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
+    """Returns the elements of a tensor as an expression. Tensors of the file may share their bytes."""
+    # a constant that was computed from others is not in any buffer
+    owner = -1 - tensor.index if tensor.storage is None else tensor.storage
+    return constants.expr((owner, tensor.shape, tensor.dtype), data, tensor.label, layout)
 
 
 def _bytes_of(tensor: Tensor) -> int:
     return math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
 
 
-class Node:
+class Node(base.Node):
     """An operator during its conversion.
 
     Attributes:
         output: the operator's only output, or the first of several.
     """
+
+    index_dtype = "int32"
 
     def __init__(
         self,
@@ -94,7 +75,10 @@ class Node:
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
         self.output = self.outputs[0]
-        self._builder, self._values, self._constants = builder, values, constants
+        super().__init__(
+            builder, operator.label, self.output.label, f"{operator.name}_{operator.index}", self.output.name
+        )
+        self._values, self._constants = values, constants
         self._kernel_of, self._is_delegated = kernel_of, is_delegated
         self._clips: tuple[int, int, int, int] | None = None
 
@@ -112,20 +96,26 @@ class Node:
         tensor = self.model.tensors[index]
         return replace(tensor, shape=shape_of(self._values[index])) if index in self._values else tensor
 
+    def image(self) -> tuple[int, ...]:
+        """Returns the shape of the first input, which must be `[N, H, W, C]`."""
+        tensor = self.input(0)
+        self.require(len(tensor.shape) == 4, f"has an input of shape {list(tensor.shape)}, not [N, H, W, C]", tensor)
+        return tensor.shape
+
     def has_input(self, index: int) -> bool:
         return index < self.input_count and self.operator.inputs[index] >= 0
 
     def expr(self, index: int) -> relax.Expr:
         """Returns the input as an expression, computed or constant."""
         tensor = self.input(index)
-        return self._values[tensor.index] if tensor.data is None else self._constants.expr(tensor, tensor.data)
+        return self._values[tensor.index] if tensor.data is None else constant_of(self._constants, tensor, tensor.data)
 
     def exprs(self) -> list[relax.Expr]:
         return [self.expr(index) for index in range(self.input_count)]
 
     def constant(self, index: int, layout: Layout | None = None) -> relax.Constant:
         tensor = self.input(index)
-        return self._constants.expr(tensor, self.data(index), layout)
+        return constant_of(self._constants, tensor, self.data(index), layout)
 
     def data(self, index: int) -> Array:
         """Returns the elements of an input that must be constant: stored in the file, or computed only from
@@ -161,11 +151,6 @@ class Node:
         )
         return int(values.reshape(-1)[0])
 
-    def axis(self, named: int, rank: int) -> int:
-        """Returns an axis of `rank` dimensions; a negative number counts from the end."""
-        self.require(-rank <= named < rank, f"has axis {named}, but its tensor has {rank} dimensions")
-        return named % rank
-
     def reduced(self) -> tuple[relax.Expr, list[int], bool]:
         """Returns the operand of a reduction, its axes (the second input), and true if the axes stay with length 1.
 
@@ -173,7 +158,7 @@ class Node:
         scalar (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h).
         """
         shape = self.input(0).shape
-        axes = {self.axis(int(axis), len(shape)) for axis in self.integers(1).reshape(-1)} if shape else set()
+        axes = set(self.axes(self.integers(1).reshape(-1).tolist(), len(shape))) if shape else set()
         if axes:
             return self.expr(0), sorted(axes), bool(self.option("keep_dims"))
         return self.emit(relax.op.reshape(self.expr(0), (*shape, 1)), "one"), [len(shape)], False
@@ -267,18 +252,12 @@ class Node:
         """Binds a value under a name from which later errors can tell the operator and tensor. A plain operator on
         constants is computed instead.
         """
-        name = "_".join(
-            filter(None, (self.operator.name, str(self.operator.index), part, (tensor or self.output).name))
-        )
         if ops.name_of(expr) is not None and self._kernel is not None:
             expr = with_builtin(expr, self._kernel, math.prod(self.output.shape))
-        try:
-            folded = fold(self._builder, expr, self._constants.affords)
-            return folded or emit(self._builder, expr, name[:_NAME_LENGTH])
-        except IllTyped as exc:
-            raise MalformedModel(
-                f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.output.label
-            ) from exc
+        return self._bind(expr, part, (tensor or self.output).name)
+
+    def _folded(self, expr: relax.Expr) -> relax.Expr | None:
+        return fold(self._builder, expr, self._constants.affords)
 
     def clipped(self, value: relax.Expr) -> relax.Expr:
         """Returns `value`, the node's result, clamped by its fused activation if the output's type does not contain the
@@ -312,17 +291,3 @@ class Node:
         self.expect_shape(shape_of(value), tensor)
         made = str(value.ty.dtype)
         self.require(made == tensor.dtype, f"computes {made}, but its output is {tensor.dtype}", tensor)
-
-    # -- errors
-
-    def require(self, condition: bool, what: str, tensor: Tensor | None = None) -> None:
-        if not condition:
-            self.malformed(what, tensor)
-
-    def malformed(self, what: str, tensor: Tensor | None = None) -> NoReturn:
-        label = (tensor or self.output).label
-        raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
-
-    def unsupported(self, what: str, tensor: Tensor | None = None, hint: str | None = None) -> NoReturn:
-        label = (tensor or self.output).label
-        raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)

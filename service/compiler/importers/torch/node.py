@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import node as base
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.torch.tensors import Quantization, Tensor
 from service.compiler.importers.torch.values import Value
-from service.compiler.qnn.graph import emit
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
@@ -23,11 +23,10 @@ STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
 QUANTIZE = "quantize it with torch.ao.quantization, so that no operator is left in float (docs/how-to/pytorch.md)"
 ANOTHER_FORM = "Octet compiles this operator with other operands or arguments: write this part of the model otherwise"
 _NAME_LENGTH = 120  # limit of a name hint
-_MOST_ELEMENTS = 1 << 31
 _LARGEST_SIZE = 1 << 31
 
 
-class Node:
+class Node(base.Node):
     """An operator during its conversion.
 
     Attributes:
@@ -35,9 +34,11 @@ class Node:
         output: the variable that the operator computes.
     """
 
+    remedy = ANOTHER_FORM
+
     def __init__(self, builder: relax.BlockBuilder, label: str, output: str) -> None:
-        self.label, self.output = label, output[:_NAME_LENGTH]
-        self._builder = builder
+        self.output = output[:_NAME_LENGTH]
+        super().__init__(builder, label, self.output, self.output or label.split(" ")[0].split("::")[-1])
 
     # -- inputs
 
@@ -89,12 +90,8 @@ class Node:
         items = value if isinstance(value, list | tuple) else [value]
         return [self.integer(item) for item in items]
 
-    def axis(self, value: Any, rank: int) -> int:
-        """Returns a dimension, counted from the front."""
-        axis = self.integer(value)
-        if not -rank <= axis < rank:
-            self.unsupported(f"has dimension {axis}, but its tensor has {rank} dimensions")
-        return axis % rank
+    def axis(self, named: Any, rank: int) -> int:
+        return super().axis(self.integer(named), rank)
 
     def real(self, value: Any) -> float:
         """Returns a number, or the number in a constant of one element."""
@@ -126,20 +123,9 @@ class Node:
         try:
             return QuantizedType(storage, scales, quantization.zero_points, axis=quantization.axis)
         except InvalidInput as exc:
-            raise self._refusal(exc.message) from exc
+            self.unsupported(exc.message)
 
     # -- results
-
-    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value under a name from which later errors can tell the operator and tensor."""
-        name = "_".join(filter(None, (self.output or self.label.split(" ")[0].split("::")[-1], part)))
-        try:
-            var = emit(self._builder, expr, name)
-        except IllTyped as exc:
-            raise self._refusal(exc.message) from exc
-        if math.prod(int(dim) for dim in var.ty.shape) >= _MOST_ELEMENTS:
-            self.unsupported("computes a tensor of 2**31 elements or more")
-        return var
 
     def value(self, expr: relax.Expr, quantized: QuantizedType | None) -> Value:
         """Returns the operator's result."""
@@ -155,12 +141,8 @@ class Node:
     # PyTorch has more overloads of an operator than there are rules here, so a rule cannot tell whether PyTorch would
     # run the operator. These errors therefore never report that the file is damaged.
 
-    def require(self, condition: bool, what: str) -> None:
-        if not condition:
-            self.unsupported(what)
+    def malformed(self, what: str, tensor: object = None) -> NoReturn:
+        self.unsupported(what, tensor)
 
-    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
-        raise self._refusal(what, hint)
-
-    def _refusal(self, what: str, hint: str | None = None) -> Unsupported:
-        return Unsupported(f"{self.label} {what}", op=self.label, tensor=self.output, hint=hint or ANOTHER_FORM)
+    def _ill_typed(self, error: IllTyped) -> Unsupported:
+        return Unsupported(f"{self.label} {error.message}", op=self.label, tensor=self.output, hint=self.remedy)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.file.message import Values
 from service.compiler.importers.onnx.file.tensors import text
-from service.compiler.importers.onnx.model import shortened
 from service.core.errors import MalformedModel, Unsupported
 
 ONNX_DOMAINS = ("", "ai.onnx")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from service.compiler.importers.onnx.model import Model, shortened
+from service.compiler.importers.names import shortened
+from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 

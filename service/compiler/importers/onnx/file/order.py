@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 
-from service.compiler.importers.onnx.model import shortened
+from service.compiler.importers.names import shortened
 from service.compiler.importers.qdq import Graph, Operator
 from service.core.errors import MalformedModel
 

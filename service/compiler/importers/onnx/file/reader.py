@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.file.branches import IF, branch_of, with_captures, with_names
 from service.compiler.importers.onnx.file.functions import ONNX_DOMAINS, SCOPE, Functions, Scope
 from service.compiler.importers.onnx.file.graph import check_graph
@@ -25,7 +26,6 @@ from service.compiler.importers.onnx.model import (
     Model,
     Tensor,
     Unread,
-    shortened,
 )
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported

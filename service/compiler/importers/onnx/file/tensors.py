@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.file.message import Values
 from service.compiler.importers.onnx.file.package import Files, external_of
 from service.compiler.importers.onnx.file.schema import DTYPES
-from service.compiler.importers.onnx.model import Tensor, shortened
+from service.compiler.importers.onnx.model import Tensor
 from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16
 from service.core.errors import MalformedModel
 from service.core.models.arrays import Array

@@ -38,11 +38,11 @@ def _type(node: Node, storage: str) -> QuantizedType:
     size = node.attribute("block_size", 0)
     if not size and node.data(1).size == 1:
         return node.type_of(1, points, storage, None, _STORAGES)
-    node.require(-rank <= axis < rank, f"has axis {axis}, but its input has {rank} dimensions")
+    axis = node.axis(axis, rank)
     if not size:
-        return node.type_of(1, points, storage, int(axis % rank), _STORAGES)
+        return node.type_of(1, points, storage, axis, _STORAGES)
     node.require(size > 0, f"has the invalid block_size {size}")
-    return node.blocked_type(1, points, storage, _STORAGES, int(axis % rank), size)
+    return node.blocked_type(1, points, storage, _STORAGES, axis, size)
 
 
 def requantize(node: Node) -> relax.Var:

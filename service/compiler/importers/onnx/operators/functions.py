@@ -35,8 +35,7 @@ def qlinear_softmax(node: Node) -> relax.Var:
     node.require(bool(shape), "has a scalar input")
     recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE
     named = node.attribute("axis", -1 if recent else 1)
-    node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
-    axis = named % len(shape)
+    axis = node.axis(named, len(shape))
     in_type = node.quantized(0, 1, 2)
     out_type = node.output_type(3, 4, in_type.storage)
     x = node.expr(0)

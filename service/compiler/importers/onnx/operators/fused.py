@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.onnx.model import shortened
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import convolution, elementwise, matrix, real
 from service.compiler.importers.onnx.operators.activations import ACTIVATIONS

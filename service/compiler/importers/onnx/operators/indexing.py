@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.onnx.node import Node, Value
-from service.compiler.importers.onnx.operators.real import Convert, axis_of
+from service.compiler.importers.onnx.operators.real import Convert
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
@@ -27,7 +28,7 @@ def gather_elements(node: Node) -> Value:
     """
     shape, wanted = node.shape(0), node.shape(1)
     node.require(len(shape) == len(wanted) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
-    axis = axis_of(node, len(shape), 0)
+    axis = node.axis(node.attribute("axis", 0), len(shape))
     others = [(a, b) for index, (a, b) in enumerate(zip(wanted, shape, strict=True)) if index != axis]
     node.require(all(a <= b for a, b in others), f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     known = node.all_known()
@@ -76,12 +77,10 @@ def gather_nd(node: Node) -> Value:
 def one_hot(node: Node) -> Value:
     """Inputs: indices, depth, values (off and on). Adds an axis that contains "on" at the index and "off" elsewhere."""
     depth, rank = node.whole(1), len(node.shape(0))
-    named = node.attribute("axis", -1)
-    node.require(-rank - 1 <= named <= rank, f"adds axis {named}, but its input has {rank} dimensions")
     node.require(node.shape(2) == (2,), f"has values {list(node.shape(2))}, not [off, on]")
     if not 0 < depth <= _LARGEST_DEPTH:
         node.unsupported(f"has a depth of {depth}; only 1 to {_LARGEST_DEPTH} can be compiled")
-    axis = named % (rank + 1)
+    axis = node.axis(node.attribute("axis", -1), rank + 1)
     rows = np.arange(depth).reshape(-1, *[1] * (rank - axis))
     known = node.all_known()
     if known is not None and known[0].size * depth <= 1 << 16:
@@ -128,9 +127,9 @@ def cumulative_sum(node: Node) -> Value:
     """Inputs: x, axis. Replaces each element by the sum of all elements up to it along an axis, in the operand's own
     type. With `exclusive`, the element itself is not included; with `reverse`, sums start at the end.
     """
-    shape, named = node.shape(0), node.whole(1)
-    node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
-    axis, size = named % len(shape), shape[named]
+    shape = node.shape(0)
+    axis = node.axis(node.whole(1), len(shape))
+    size = shape[axis]
     exclusive, reverse = bool(node.attribute("exclusive", 0)), bool(node.attribute("reverse", 0))
     known = node.known_value(0)
     if known is not None and node.is_small([known]):
@@ -156,8 +155,9 @@ def _before(sums: Array, axis: int) -> Array:
 
 
 def _reversed(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
-    backwards = np.arange(shape_of(x)[axis], dtype=np.int64)[::-1]
-    return node.emit(relax.op.take(x, node.literal(backwards), axis, mode="clip"), "turned")
+    size = shape_of(x)[axis]
+    backwards: relax.Expr = movement.take(node, x, axis, size, lambda: np.arange(size)[::-1], "turned")
+    return backwards
 
 
 def top_k(node: Node) -> Value:
@@ -166,7 +166,7 @@ def top_k(node: Node) -> Value:
     """
     shape, count = node.shape(0), node.whole(1)
     node.require(bool(shape), "has a scalar input")
-    axis = axis_of(node, len(shape), -1)
+    axis = node.axis(node.attribute("axis", -1), len(shape))
     node.require(0 <= count <= shape[axis], f"selects {count} of {shape[axis]} elements")
     node.require_supported(count > 0, "selects 0 elements, which leaves an empty tensor")
     largest, known = bool(node.attribute("largest", 1)), node.known_value(0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.qnn import ops
 
@@ -23,7 +22,7 @@ def qlinear_concat(node: Node) -> relax.Var:
     node.require_supported(
         len(storages) == 1, f"mixes stored values of {', '.join(storages)}, which cannot be compiled"
     )
-    axis = _axis(node, [node.shape(position) for position in positions])
+    axis = movement.joined_axis(node, [node.shape(position) for position in positions], node.attribute("axis", 1))
     call = ops.concatenate([node.expr(position) for position in positions], in_types, out_type, axis)
     return node.typed(node.emit(call), out_type)
 
@@ -31,7 +30,7 @@ def qlinear_concat(node: Node) -> relax.Var:
 def concat(node: Node) -> Value:
     """Concatenates shapes while importing, and tensors of one type when the model runs."""
     positions = range(node.input_count)
-    axis = _axis(node, [node.shape(position) for position in positions])
+    axis = movement.joined_axis(node, [node.shape(position) for position in positions], node.attribute("axis", 1))
     known = [node.known_value(position) for position in positions]
     if all(data is not None for data in known):
         return node.folded(np.concatenate([data for data in known if data is not None], axis))
@@ -39,15 +38,3 @@ def concat(node: Node) -> Value:
     result = node.emit(relax.op.concat([node.expr(position) for position in positions], axis))
     types = [node.state.types.get(node.name(position)) for position in positions]
     return node.typed(result, types[0]) if types[0] is not None and len(set(types)) == 1 else result
-
-
-def _axis(node: Node, shapes: list[tuple[int, ...]]) -> int:
-    rank, named = len(shapes[0]), node.attribute("axis", 1)
-    node.require(-rank <= named < rank, f"has axis {named}, but its inputs have {rank} dimensions")
-    axis = int(named % rank)
-    rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
-    node.require(
-        all(a == b for a, b in pairwise(rests)),
-        f"cannot join shapes {[list(each) for each in shapes[:8]]} along axis {axis}",
-    )
-    return axis

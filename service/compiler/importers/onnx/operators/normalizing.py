@@ -16,7 +16,7 @@ from tvm import relax
 
 from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
-from service.compiler.importers.onnx.operators.real import Convert, axis_of, float32
+from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.coverage import INSIDE
@@ -67,7 +67,7 @@ def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -
     (core/providers/cpu/nn/layer_norm_impl.cc).
     """
     rank = len(shape_of(x))
-    axes = list(range(axis_of(node, rank, -1), rank))
+    axes = list(range(node.axis(node.attribute("axis", -1), rank), rank))
     # The default epsilon is 1e-12 for com.microsoft's operators, and 1e-5 for ONNX's.
     epsilon = node.attribute("epsilon", 1e-12 if "Skip" in node.operator.op_type else 1e-5)
     addend = node.expr(bias) if bias >= 0 and node.has(bias) else None
@@ -177,12 +177,8 @@ def mean_variance_normalization(node: Node) -> Value:
     computes it.
     """
     float32(node)
-    rank, axes = len(node.shape(0)), node.attribute("axes", (0, 2, 3))
-    node.require(
-        all(-rank <= axis < rank for axis in axes),
-        f"has the axes {list(axes)[:8]}, but its input has {rank} dimensions",
-    )
-    made, positions = Real(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
+    positions = sorted(set(node.axes(node.attribute("axes", (0, 2, 3)), len(node.shape(0)))))
+    made = Real(node.emit, node.expr(0))
     moved = real.centered(made, positions)
     variance = made(made.mean(made.apply(relax.op.multiply, moved, moved), positions))
     deviation = made.apply(relax.op.add, made.apply(relax.op.sqrt, variance), 1e-9)
@@ -197,7 +193,7 @@ def lp_normalization(node: Node) -> Value:
     order = node.attribute("p", 2)
     if order not in (1, 2):
         node.unsupported(f"has p of {order}; only 1 and 2 can be compiled")
-    made, axis = Real(node.emit, node.expr(0)), axis_of(node, len(node.shape(0)), -1)
+    made, axis = Real(node.emit, node.expr(0)), node.axis(node.attribute("axis", -1), len(node.shape(0)))
     terms = made.apply(relax.op.abs, made.x) if order == 1 else made.apply(relax.op.multiply, made.x, made.x)
     norm = made(made.total(terms, [axis]))
     norm = norm if order == 1 else made.apply(relax.op.sqrt, norm)

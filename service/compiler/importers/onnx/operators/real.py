@@ -209,18 +209,12 @@ def softmax(node: Node, *, logarithm: bool = False) -> Value:
     shape = node.shape(0)
     node.require(bool(shape), "has a scalar input")
     recent = node.state.model.opset >= _LAST_AXIS_SINCE
-    axis = axis_of(node, len(shape), -1 if recent else 1)
+    axis = node.axis(node.attribute("axis", -1 if recent else 1), len(shape))
     if recent:
         return node.emit(real.softmax(Real(node.emit, node.expr(0)), axis, logarithm=logarithm))
     rows = node.emit(relax.op.reshape(node.expr(0), (*shape[:axis], math.prod(shape[axis:]))), "rows")
     made = node.emit(real.softmax(Real(node.emit, rows), axis, logarithm=logarithm), INSIDE)
     return node.emit(relax.op.reshape(made, shape))
-
-
-def axis_of(node: Node, rank: int, default: int) -> int:
-    named = node.attribute("axis", default)
-    node.require(-rank <= named < rank, f"has axis {named}, but its input has {rank} dimensions")
-    return int(named % rank)
 
 
 def extreme(make: Callable[..., relax.Call]) -> Convert:
@@ -243,7 +237,7 @@ def extreme_place(make: Callable[..., relax.Call]) -> Convert:
     def convert(node: Node) -> Value:
         if node.attribute("select_last_index", 0):
             node.unsupported("returns the last of equal values (select_last_index), which cannot be compiled")
-        axis = axis_of(node, len(node.shape(0)), 0)
+        axis = node.axis(node.attribute("axis", 0), len(node.shape(0)))
         return node.emit(make(node.expr(0), axis=axis, keepdims=bool(node.attribute("keepdims", 1))))
 
     return convert
@@ -255,13 +249,10 @@ def reduced_axes(node: Node) -> tuple[list[int], bool]:
     is set.
     """
     rank, keepdims = len(node.shape(0)), bool(node.attribute("keepdims", 1))
-    named = node.integers(1) if node.has(1) else node.attribute("axes", ())
-    node.require(
-        all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]}, but its input has {rank}"
-    )
+    named = node.axes(node.named_axes(), rank)
     if not named and node.attribute("noop_with_empty_axes", 0):
         return [], keepdims
-    return sorted({axis % rank for axis in named}) or list(range(rank)), keepdims
+    return sorted(set(named)) or list(range(rank)), keepdims
 
 
 def root_of_squares(node: Node) -> Value:

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import antialiasing
 from service.compiler.importers.onnx.operators.real import float32
@@ -112,18 +113,13 @@ def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
 
 def _axes(node: Node, rank: int) -> list[int]:
     """Returns the axes to which sizes or scales apply: all axes, or those in an attribute."""
-    named = node.attribute("axes", tuple(range(rank)))
-    node.require(
-        all(-rank <= axis < rank for axis in named),
-        f"has the axes {list(named)[:8]}, but its input has {rank} dimensions",
-    )
-    return [axis % rank for axis in named]
+    return node.axes(node.attribute("axes", tuple(range(rank))), rank)
 
 
 def _bilinear(node: Node, positions: Sequence[Array]) -> Value:
     float32(node)
     height, width = (len(position) for position in positions)
-    node.state.constants.charge(24 * height + 48 * width, node.output)
+    node.state.constants.charge(24 * height + 48 * width, shortened(node.output))
     return node.emit(bilinear(Real(node.emit, node.expr(0)), (2, 3), positions))
 
 

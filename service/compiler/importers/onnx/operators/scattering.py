@@ -11,10 +11,10 @@ import math
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import shortened
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.indexing import indices_of, inside
-from service.compiler.importers.onnx.operators.real import Convert, axis_of
+from service.compiler.importers.onnx.operators.real import Convert
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops import scattering
@@ -63,7 +63,7 @@ def scatter_elements(node: Node) -> Value:
     node.require(
         node.shape(2) == wanted, f"has updates {list(node.shape(2))}, which do not fit the indices {list(wanted)}"
     )
-    axis = axis_of(node, len(shape), 0)
+    axis = node.axis(node.attribute("axis", 0), len(shape))
     fits = all(a <= b for index, (a, b) in enumerate(zip(wanted, shape, strict=True)) if index != axis)
     node.require(fits, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     others: Array = np.zeros(wanted, np.int64)

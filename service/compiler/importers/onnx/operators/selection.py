@@ -4,18 +4,14 @@ while importing.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.onnx.node import Node, Value
-from service.compiler.importers.onnx.operators.real import axis_of
-from service.compiler.qnn.graph import shape_of
-from service.core.models.arrays import Array
-
-_WIDEST = 1 << 16  # elements of padding
+from service.compiler.importers.onnx.operators.movement import moved
 
 
 def gather(node: Node) -> Value:
@@ -23,7 +19,7 @@ def gather(node: Node) -> Value:
     indices beyond the ends are an error; here they are clamped to the ends.
     """
     shape = node.shape(0)
-    axis, indices, data = axis_of(node, len(shape), 0), node.known_value(1), node.known_value(0)
+    axis, indices, data = node.axis(node.attribute("axis", 0), len(shape)), node.known_value(1), node.known_value(0)
     if indices is not None:
         size = shape[axis]
         node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}, not integers")
@@ -56,37 +52,20 @@ def slice_(node: Node) -> Value:
         0 not in steps and all(-len(shape) <= axis < len(shape) for axis in axes),
         f"has invalid axes {list(axes)[:8]} or a step of 0",
     )
-    positions = {}
+    x = node.operand()
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
         before_first = step < 0 and end < -size
-        positions[axis % len(shape)] = range(size)[slice(start, None if before_first else end, step)]
-    known = node.known_value(0)
-    if known is not None:
-        return node.folded(_of_known(known, positions))
-    x = node.expr(0)
-    for axis, position in positions.items():
-        x = part(node, x, axis, position)
-    return node.with_input_type(node.emit(x))
+        positions = range(size)[slice(start, None if before_first else end, step)]
+        x = _part(node, x, axis % len(shape), positions)
+    return x if isinstance(x, np.ndarray) else node.with_input_type(node.emit(x))
 
 
-def _of_known(data: Array, positions: dict[int, range]) -> Array:
-    for axis, position in positions.items():
-        data = np.take(data, position, axis)
-    return data
-
-
-def part(node: Node, x: relax.Expr, axis: int, positions: range) -> relax.Expr:
-    """Returns `x` at some positions of one axis."""
-    if positions == range(shape_of(x)[axis]):
-        return x
-    if not positions:
-        node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape_of(x))}")
-    if positions.step > 0:
-        call = relax.op.strided_slice(x, [axis], [positions.start], [positions[-1] + 1], [positions.step])
-    else:
-        call = relax.op.take(x, node.literal(np.array(positions, np.int64)), axis, mode="clip")
-    return node.emit(call, "part")
+def _part(node: Node, x: Value, axis: int, positions: range) -> Value:
+    """Returns `x` at some positions of one axis. A list that is known while importing may become empty."""
+    if isinstance(x, np.ndarray) and not positions:
+        return np.take(x, positions, axis)
+    return x if positions == range(node.extents(x)[axis]) else movement.cut(node, x, axis, positions)
 
 
 def split(node: Node) -> tuple[Value, ...]:
@@ -95,81 +74,55 @@ def split(node: Node) -> tuple[Value, ...]:
     shorter.
     """
     shape, count = node.shape(0), len(node.operator.outputs)
-    axis = axis_of(node, len(shape), 0)
+    axis = node.axis(node.attribute("axis", 0), len(shape))
     sizes = node.integers(1) if node.has(1) else node.attribute("split", ())
     if not sizes:
         each = -(-shape[axis] // count)
         sizes = (*(each,) * (count - 1), shape[axis] - each * (count - 1))
-    fits = len(sizes) == count and min(sizes) >= 0 and sum(sizes) == shape[axis]
-    node.require(fits, f"cannot split {shape[axis]} elements into {list(sizes)[:8]} for {count} outputs")
-    starts = np.cumsum([0, *sizes])
-    ranges = [range(int(start), int(start) + size) for start, size in zip(starts, sizes, strict=False)]
-    known, quantized = node.known_value(0), node.state.types.get(node.name(0))
-    if known is not None:
-        return tuple(node.folded(np.take(known, positions, axis)) for positions in ranges)
+    movement.split_sizes(node, shape[axis], sizes, count)
+    ranges = [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+    x, quantized = node.operand(), node.state.types.get(node.name(0))
+    if isinstance(x, np.ndarray):
+        return tuple(_part(node, x, axis, positions) for positions in ranges)
     if quantized is not None and quantized.is_per_tensor:
         node.state.types |= dict.fromkeys(filter(None, node.operator.outputs), quantized)
-    return tuple(node.emit(part(node, node.expr(0), axis, positions), f"part{n}") for n, positions in enumerate(ranges))
+    return tuple(node.emit(_part(node, x, axis, positions), f"part{n}") for n, positions in enumerate(ranges))
 
 
 def pad(node: Node) -> Value:
     """Inputs: data, pads, constant_value, axes. Up to operator set 10, pads and constant_value are attributes."""
-    shape, rank = node.shape(0), len(node.shape(0))
+    rank = len(node.shape(0))
     pads = node.integers(1) if node.has(1) else node.attribute("pads", ())
     named = node.integers(3) if node.has(3) else tuple(range(rank))
     node.require(len(pads) == 2 * len(named), f"has {len(pads)} pads for {len(named)} axes")
-    node.require(
-        all(-rank <= axis < rank for axis in named),
-        f"has the axes {list(named)[:8]}, but its input has {rank} dimensions",
-    )
-    if min(pads, default=0) < 0:
-        node.unsupported("has negative pads, which cannot be compiled; use a Slice")
+    movement.check_pads(node, pads)
     sides = [(0, 0)] * rank
-    for axis, before, after in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
+    for axis, before, after in zip(node.axes(named, rank), pads[: len(named)], pads[len(named) :], strict=True):
         sides[axis] = (before, after)
-    if max(pads, default=0) > _WIDEST:
-        node.unsupported(f"pads by {max(pads)} elements; the limit is {_WIDEST}")
     mode = node.attribute("mode", "constant")
     if mode == "constant":
         value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
-        widths = [width for pair in sides for width in pair]
-        return node.with_input_type(node.emit(relax.op.nn.pad(node.expr(0), widths, pad_value=value)))
+        return node.with_input_type(movement.pad(node, node.expr(0), sides, value))
     if mode not in ("edge", "reflect", "wrap"):
         node.unsupported(f"has the mode {mode}, which cannot be compiled")
-    x = node.expr(0)
-    for axis, (before, after) in enumerate(sides):
-        node.require_supported(
-            mode != "reflect" or max(before, after) < shape[axis],
-            f"reflects {max(before, after)} elements, but axis {axis} has only {shape[axis]}",
-        )
-        if before or after:
-            positions = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
-            x = node.emit(relax.op.take(x, node.literal(positions.astype(np.int64)), axis, mode="clip"), "padded")
-    return node.with_input_type(node.emit(x))
+    return node.with_input_type(node.emit(movement.pad_with_elements(node, node.expr(0), sides, mode)))
 
 
 def expand(node: Node) -> Value:
     """Inputs: data, shape. Broadcasts the data and the shape to one another."""
-    known, wanted = node.known_value(0), node.integers(1)
+    wanted = node.integers(1)
     try:
         shape = np.broadcast_shapes(node.shape(0), wanted)
     except ValueError:
         node.malformed(f"cannot broadcast {list(node.shape(0))} to {list(wanted)[:8]}")
-    if known is not None and math.prod(shape) <= 1 << 16:
-        return node.folded(np.broadcast_to(known, shape))
-    return node.with_input_type(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
+    return moved(node, movement.broadcast, shape)
 
 
 def tile(node: Node) -> Value:
     """Inputs: data, repeats."""
     repeats = node.integers(1)
-    fits = len(repeats) == len(node.shape(0)) and min(repeats, default=1) >= 0
-    node.require(fits, f"has invalid repeats {list(repeats)[:8]}")
-    node.require_supported(min(repeats, default=1) > 0, "repeats its input 0 times, which leaves an empty tensor")
-    known = node.known_value(0)
-    if known is not None and known.size * math.prod(repeats) <= 1 << 16:
-        return node.folded(np.tile(known, repeats))
-    return node.with_input_type(node.emit(relax.op.tile(node.expr(0), list(repeats))))
+    node.require(len(repeats) == len(node.shape(0)), f"has invalid repeats {list(repeats)[:8]}")
+    return moved(node, movement.tile, repeats)
 
 
 def depth_to_space(node: Node) -> Value:
@@ -185,7 +138,8 @@ def depth_to_space(node: Node) -> Value:
     split_, order = ([n, block, block, rest], (0, 3, 4, 1, 5, 2))
     if mode == "CRD":
         split_, order = ([n, rest, block, block], (0, 1, 4, 2, 5, 3))
-    return _blocks(node, [*split_, height, width], order, (n, rest, height * block, width * block))
+    shape = (n, rest, height * block, width * block)
+    return moved(node, movement.rearrange, [*split_, height, width], order, shape)
 
 
 def space_to_depth(node: Node) -> Value:
@@ -196,7 +150,8 @@ def space_to_depth(node: Node) -> Value:
     )
     rows, columns = height // block, width // block
     cut = [n, channels, rows, block, columns, block]
-    return _blocks(node, cut, (0, 3, 5, 1, 2, 4), (n, channels * block * block, rows, columns))
+    shape = (n, channels * block * block, rows, columns)
+    return moved(node, movement.rearrange, cut, (0, 3, 5, 1, 2, 4), shape)
 
 
 def _image(node: Node) -> tuple[tuple[int, ...], int]:
@@ -205,9 +160,3 @@ def _image(node: Node) -> tuple[tuple[int, ...], int]:
         len(shape) == 4 and block > 0, f"has an input {list(shape)} and the blocksize {block}, which do not fit"
     )
     return shape, block
-
-
-def _blocks(node: Node, cut: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Value:
-    parts = node.emit(relax.op.reshape(node.expr(0), list(cut)), "cut")
-    moved = node.emit(relax.op.permute_dims(parts, list(order)), "moved")
-    return node.with_input_type(node.emit(relax.op.reshape(moved, list(shape))))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import shortened
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import attending
 from service.compiler.importers.onnx.operators.real import Convert, float32

@@ -15,11 +15,12 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.branches import IF, chosen_branch
 from service.compiler.importers.onnx.file.graph import check_graph
 from service.compiler.importers.onnx.file.order import in_order
-from service.compiler.importers.onnx.model import Model, shortened
+from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.support import check_operator
 from service.compiler.importers.qdq import Operator

@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 import tflite
 
-from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
+from service.compiler.importers.names import shortened
+from service.compiler.importers.tflite.accessors import int32_at, ints, text
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.flatbuffer import verify
 from service.compiler.importers.tflite.file.graph import check_graph

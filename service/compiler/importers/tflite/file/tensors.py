@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 import tflite
 
-from service.compiler.importers.tflite.accessors import int32_at, ints, shortened, text
+from service.compiler.importers.names import shortened
+from service.compiler.importers.tflite.accessors import int32_at, ints, text
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.sparse import SPARSEST, read_sparse
 from service.compiler.importers.tflite.model import Quantization, Tensor

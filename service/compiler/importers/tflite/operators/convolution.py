@@ -26,7 +26,7 @@ def conv2d(node: Node) -> relax.Var:
     """Converts CONV_2D with weights `[O, KH, KW, C / groups]`, per axis over 0 (`Prepare` in
     tflite/kernels/conv.cc).
     """
-    channels, weights = _image(node)[3], _weights(node)
+    channels, weights = node.image()[3], _weights(node)
     per_group = weights.shape[3]
     node.require(channels % per_group == 0, f"has {channels} channels, but its filters have {per_group}", weights)
     groups = channels // per_group
@@ -41,7 +41,7 @@ def depthwise_conv2d(node: Node) -> relax.Var:
     KH, KW, 1]`. M is computed from the shapes, as in the kernel (`ComputeDepthMultiplier` in
     tflite/kernels/depthwise_conv.cc).
     """
-    channels, weights = _image(node)[3], _weights(node)
+    channels, weights = node.image()[3], _weights(node)
     node.require(
         weights.shape[0] == 1, f"has weights of shape {list(weights.shape)}, not [1, height, width, …]", weights
     )
@@ -116,11 +116,6 @@ def bias_of_reals(node: Node, filters: int, index: int = 2, times: int = 1) -> r
     return relax.const(np.tile(flat(node.data(index)), times))
 
 
-def image_channels(node: Node) -> int:
-    """Returns the number of channels of input 0, `[N, H, W, C]`."""
-    return _image(node)[3]
-
-
 def accumulators_of(node: Node, source: int = 0) -> str:
     """Returns the accumulators' dtype for activations `source`: 64 bits for 16-bit activations."""
     return "int64" if node.input(source).dtype == "int16" else "int32"
@@ -140,12 +135,6 @@ def _check_bias_scale(node: Node, bias: Tensor, source: int) -> None:
     expected = node.in_type(source).scale * weights.scales[0]
     off = abs(bias.quantization.scales[0] - expected) / node.out_type().scale
     node.require(off <= _BIAS_TOLERANCE, f"has a bias with scale {bias.quantization.scales[0]}, not {expected}", bias)
-
-
-def _image(node: Node) -> tuple[int, ...]:
-    tensor = node.input(0)
-    node.require(len(tensor.shape) == 4, f"has an input of shape {list(tensor.shape)}, not [N, H, W, C]", tensor)
-    return tensor.shape
 
 
 def _weights(node: Node) -> Tensor:

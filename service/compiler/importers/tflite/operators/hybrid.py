@@ -14,7 +14,6 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
-    image_channels,
     output_channels_first,
     weights_type,
     window_padding,
@@ -44,7 +43,7 @@ def conv2d(node: Node) -> relax.Expr:
     """Converts CONV_2D, with one range for each sample. The range is symmetric if the weights have one scale
     (`EvalHybrid` in tflite/kernels/conv.cc), and otherwise asymmetric (`EvalHybridPerChannel`).
     """
-    channels, weights = image_channels(node), node.input(1)
+    channels, weights = node.image()[3], node.input(1)
     per_group = weights.shape[3] if len(weights.shape) == 4 else 0
     groups = channels // per_group if per_group else 0
     fits = groups * per_group == channels and groups > 0 and weights.shape[0] % groups == 0
@@ -57,7 +56,7 @@ def depthwise_conv2d(node: Node) -> relax.Expr:
     """Converts DEPTHWISE_CONV_2D, with one asymmetric range for each sample (`EvalHybridPerChannel` in
     tflite/kernels/depthwise_conv.cc).
     """
-    channels, weights = image_channels(node), node.input(1)
+    channels, weights = node.image()[3], node.input(1)
     fits = len(weights.shape) == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
     node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", weights)
     weight_type = weights_type(node, channel_axis=3)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype
 from service.compiler.importers.tflite.operators.selection import sliced
 from service.compiler.qnn import ops
 
@@ -21,16 +21,13 @@ def concatenation(node: Node) -> relax.Expr:
         node.unsupported("has a fused activation, which its kernel refuses")
     positions: Sequence[int] = range(node.input_count)
     shapes = [node.input(position).shape for position in positions]
-    axis = node.axis(node.int_option("axis"), len(shapes[0]))
-    rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
-    one_rank = len({len(shape) for shape in shapes}) == 1
-    fits = one_rank and all(a == b for a, b in pairwise(rests))
-    node.require(fits, f"cannot join the shapes {shapes} along axis {axis}")
+    axis = movement.joined_axis(node, shapes, node.int_option("axis"))
     positions = [position for position in positions if shapes[position][axis]]  # empty parts add nothing
     if not positions:
         node.unsupported("joins only empty tensors")
     if not node.is_quantized:
-        return _join(node, [node.expr(position) for position in positions], axis)
+        _check_dtypes(node)
+        return node.emit(relax.op.concat([node.expr(position) for position in positions], axis))
     in_types, out_type = [node.in_type(position) for position in positions], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
     if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
@@ -44,22 +41,16 @@ def pack(node: Node) -> relax.Expr:
     """Converts PACK, which joins along a new axis; all tensors have the same quantization (`Prepare` in
     tflite/kernels/pack.cc).
     """
-    shapes = {node.input(index).shape for index in range(node.input_count)}
-    node.require(len(shapes) == 1, f"packs tensors of the different shapes {sorted(map(list, shapes))}")
-    (shape,) = shapes
     if node.is_quantized:
         types = {node.in_type(index) for index in range(node.input_count)}
         node.require(types == {node.out_type()}, "packs tensors with different quantizations")
-    axis = node.axis(node.int_option("axis"), len(shape) + 1)
-    cells = (*shape[:axis], 1, *shape[axis:])
-    parts = [node.emit(relax.op.reshape(part, cells), f"part_{index}") for index, part in enumerate(node.exprs())]
-    return _join(node, parts, axis)
+    _check_dtypes(node)
+    return movement.stack(node, node.exprs(), node.int_option("axis"))
 
 
-def _join(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
+def _check_dtypes(node: Node) -> None:
     dtypes = {node.input(index).dtype for index in range(node.input_count)}
     node.require(dtypes == {node.output.dtype}, f"joins {', '.join(sorted(dtypes))} into {node.output.dtype}")
-    return node.emit(relax.op.concat(parts, axis))
 
 
 def split(node: Node) -> list[relax.Expr]:
@@ -84,8 +75,7 @@ def split_v(node: Node) -> list[relax.Expr]:
     axis = node.axis(node.scalar(2), len(shape))
     rest = shape[axis] - sum(size for size in sizes if size != -1)
     sizes = [rest if size == -1 else size for size in sizes]
-    fits = len(sizes) == len(node.outputs) and sum(sizes) == shape[axis] and min(sizes) >= 0
-    node.require(fits, f"cannot split axis {axis} of shape {list(shape)} into {sizes}", node.input(1))
+    movement.split_sizes(node, shape[axis], sizes, len(node.outputs))
     if 0 in sizes:
         node.unsupported(f"splits axis {axis} of shape {list(shape)} into {sizes}, one of which has no elements")
     return _parts(node, 0, sizes, axis)
@@ -95,7 +85,6 @@ def unpack(node: Node) -> list[relax.Expr]:
     """Converts UNPACK, which has one output for each index of an axis. The outputs do not have that axis
     (tflite/kernels/unpack.cc).
     """
-    same_dtype(node)
     shape = node.input(0).shape
     axis = node.axis(node.int_option("axis"), len(shape))
     node.require(
@@ -115,7 +104,6 @@ def _parts(node: Node, index: int, sizes: Sequence[int], axis: int) -> list[rela
     source = node.input(index)
     parts = []
     for tensor, size, end in zip(node.outputs, sizes, accumulate(sizes), strict=True):
-        node.require(tensor.dtype == source.dtype, f"reads {source.dtype}, but writes {tensor.dtype}", tensor)
         begin = [0] * axis + [end - size] + [0] * (len(source.shape) - axis - 1)
         ends = [*source.shape[:axis], end, *source.shape[axis + 1 :]]
         parts.append(sliced(node, node.expr(index), begin, ends, tensor=tensor))

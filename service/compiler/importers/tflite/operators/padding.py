@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
 from service.core.models.arrays import Array
 
 _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
@@ -19,60 +18,42 @@ def pad(node: Node) -> relax.Expr:
     """Converts PAD. Quantized values are padded with the zero point, and others with zero (`Eval` in
     tflite/kernels/pad.cc).
     """
-    same_dtype(node)
-    return _padded(node, node.expr(0), _amounts(node), _zero(node))
+    return movement.pad(node, node.expr(0), _amounts(node).tolist(), _zero(node))
 
 
 def pad_v2(node: Node) -> relax.Expr:
     """Converts PADV2, which pads with a constant that has the input's quantization (`Eval` in
     tflite/kernels/pad.cc).
     """
-    same_dtype(node)
     fill = node.input(2)
     node.require(fill.dtype == node.input(0).dtype, f"pads {node.input(0).dtype} with {fill.dtype}", fill)
     node.require(math.prod(fill.shape) == 1, f"pads with a tensor of shape {list(fill.shape)}, not one element", fill)
     if fill.quantization is not None and node.in_type(0) != node.per_tensor(fill):
         node.malformed("pads with a value that has another quantization", fill)
     value = node.data(2).reshape(-1)[0].item()
-    return _padded(node, node.expr(0), _amounts(node), value)
+    return movement.pad(node, node.expr(0), _amounts(node).tolist(), value)
 
 
 def mirror_pad(node: Node) -> relax.Expr:
     """Converts MIRROR_PAD, which pads with elements of the input in reverse order, starting with the second element or
     with the first (`GetPositionInInput` in tflite/kernels/mirror_pad.cc).
     """
-    same_dtype(node)
-    mode, shape, amounts = node.int_option("mode"), node.input(0).shape, _amounts(node)
+    mode, amounts = node.int_option("mode"), _amounts(node)
     node.require(mode in (_REFLECT, _SYMMETRIC), f"has the unknown mode {mode}")
-    x = node.expr(0)
-    for axis, (before, after) in enumerate(amounts.tolist()):
-        if not before and not after:
-            continue
-        most = shape[axis] - (1 if mode == _REFLECT else 0)
-        node.require(
-            max(before, after) <= most,
-            f"mirrors more elements than axis {axis} of shape {list(shape)} has",
-            node.input(1),
-        )
-        positions = partial(_mirrored, shape[axis], before, after, mode)
-        x = take_elements(node, x, axis, shape[axis] + before + after, positions, f"mirror_{axis}")
-    return x
-
-
-def _mirrored(size: int, before: int, after: int, mode: int) -> Array:
-    return np.pad(np.arange(size), (before, after), "reflect" if mode == _REFLECT else "symmetric")
+    return movement.pad_with_elements(
+        node, node.expr(0), amounts.tolist(), "reflect" if mode == _REFLECT else "symmetric"
+    )
 
 
 def space_to_batch(node: Node) -> relax.Expr:
     """Converts `[N, …spatial, …rest]` to `[N * prod(block), …(spatial + paddings) / block, …rest]` (`SpaceToBatchND` in
     tflite/kernels/internal/reference/space_to_batch_nd.h).
     """
-    same_dtype(node)
     shape, block = node.input(0).shape, _block(node)
     paddings = _pairs(node, len(block))
     amounts = np.zeros((len(shape), 2), np.int64)
     amounts[1 : 1 + len(block)] = paddings
-    x = _padded(node, node.expr(0), amounts, _zero(node), "padded")
+    x = movement.pad(node, node.expr(0), amounts.tolist(), _zero(node), "padded")
     padded = [size + int(before + after) for size, (before, after) in zip(shape, amounts.tolist(), strict=True)]
     spatial, rest = padded[1 : 1 + len(block)], list(shape[1 + len(block) :])
     node.require(
@@ -80,35 +61,33 @@ def space_to_batch(node: Node) -> relax.Expr:
         f"cannot divide the padded shape {padded} into blocks of {list(block)}",
     )
     cells = [part for size, step in zip(spatial, block, strict=True) for part in (size // step, step)]
-    split = node.emit(relax.op.reshape(x, [shape[0], *cells, *rest]), "cells")
     inner, outer = range(2, 2 + 2 * len(block), 2), range(1, 1 + 2 * len(block), 2)
     kept = range(1 + 2 * len(block), 1 + 2 * len(block) + len(rest))
-    moved = node.emit(relax.op.permute_dims(split, [*inner, 0, *outer, *kept]), "moved")
     smaller = [size // step for size, step in zip(spatial, block, strict=True)]
-    return node.emit(relax.op.reshape(moved, [shape[0] * math.prod(block), *smaller, *rest]))
+    result = [shape[0] * math.prod(block), *smaller, *rest]
+    return movement.rearrange(node, x, [shape[0], *cells, *rest], [*inner, 0, *outer, *kept], result)
 
 
 def batch_to_space(node: Node) -> relax.Expr:
     """Converts the inverse of `space_to_batch`, with crops instead of paddings (`BatchToSpaceND` in
     reference/batch_to_space_nd.h).
     """
-    same_dtype(node)
     shape, block = node.input(0).shape, _block(node)
     crops, count = _pairs(node, len(block)), math.prod(block)
     node.require(
         shape[0] % count == 0, f"cannot divide a batch of {shape[0]} by blocks of {list(block)}", node.input(0)
     )
     batch, spatial, rest = shape[0] // count, shape[1 : 1 + len(block)], list(shape[1 + len(block) :])
-    split = node.emit(relax.op.reshape(node.expr(0), [*block, batch, *spatial, *rest]), "cells")
     n = len(block)
     order = [
         n,
         *(axis for index in range(n) for axis in (n + 1 + index, index)),
         *range(2 * n + 1, 2 * n + 1 + len(rest)),
     ]
-    moved = node.emit(relax.op.permute_dims(split, order), "moved")
     larger = [size * step for size, step in zip(spatial, block, strict=True)]
-    x = node.emit(relax.op.reshape(moved, [batch, *larger, *rest]), "whole")
+    apart = [*block, batch, *spatial, *rest]
+    part = "whole" if crops.any() else ""
+    x = movement.rearrange(node, node.expr(0), apart, order, [batch, *larger, *rest], part)
     if not crops.any():
         return x
     begin = [int(before) for before, _ in crops]
@@ -126,12 +105,6 @@ def _amounts(node: Node) -> Array:
     node.require(bool((amounts >= 0).all()), "has negative paddings", node.input(1))
     node.expect_shape(tuple(size + int(sum(map(int, row))) for size, row in zip(shape, amounts, strict=True)))
     return amounts
-
-
-def _padded(node: Node, x: relax.Expr, amounts: Array, value: float, part: str = "") -> relax.Expr:
-    if not amounts.size:  # a scalar has no axis
-        return x
-    return node.emit(relax.op.nn.pad(x, [int(amount) for amount in amounts.reshape(-1)], pad_value=value), part)
 
 
 def _zero(node: Node) -> int:

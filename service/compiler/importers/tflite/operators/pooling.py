@@ -26,8 +26,7 @@ def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
     """Converts a pooling operator. The kernels pool stored values and ignore scales. The output must have the input's
     quantization; scales that differ by at most 1e-6, as in files of some converters, count as equal.
     """
-    source = node.input(0)
-    node.require(len(source.shape) == 4, f"has an input of shape {list(source.shape)}, not [N, H, W, C]", source)
+    node.image()
     in_type, out_type = node.in_type(0), node.out_type(node.activation())
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     same_scale = abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE

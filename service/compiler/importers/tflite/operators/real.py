@@ -19,12 +19,11 @@ from service.compiler.importers import real, windows
 from service.compiler.importers.real import Real
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.geometry import VALID
-from service.compiler.importers.tflite.model import Quantization, Tensor
+from service.compiler.importers.tflite.model import Quantization
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
-    image_channels,
     output_channels_first,
     window_padding,
 )
@@ -105,26 +104,19 @@ def average_pool2d(node: Node) -> relax.Expr:
     tflite/kernels/internal/reference/pooling.h). If there is one large window, it is converted to a mean.
     """
     x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
-    is_whole = size == _windowed(node).shape[1:3] and node.int_option("padding") == VALID
+    is_whole = size == node.image()[1:3] and node.int_option("padding") == VALID
     is_mean = is_whole and math.prod(size) > _MOST_ADDED
     made = x.mean(x.x, (1, 2)) if is_mean else windows.average(x, _windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
-def _windowed(node: Node) -> Tensor:
-    source = node.input(0)
-    node.require(len(source.shape) == 4, f"has an input of shape {list(source.shape)}, not [N, H, W, C]", source)
-    return source
-
-
 def _windows(node: Node) -> Windows:
-    source = _windowed(node)
+    _, height, width, _ = node.image()
     size = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     padding = window_padding(node, size, strides, (1, 1))
-    _, height, width, _ = source.shape
     fits = size[0] <= height + padding[0] + padding[2] and size[1] <= width + padding[1] + padding[3]
-    node.require(fits, f"has windows of {list(size)}, which do not fit an image of {height} by {width}", source)
+    node.require(fits, f"has windows of {list(size)}, which do not fit an image of {height} by {width}", node.input(0))
     if math.prod(size) > MOST_PLACES:
         node.unsupported(f"has windows of {math.prod(size)} real values; at most {MOST_PLACES} can be compiled")
     return Windows((1, 2), size, strides, padding)
@@ -197,7 +189,7 @@ def sum_(node: Node) -> relax.Expr:
 
 
 def conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), image_channels(node)
+    weights, channels = _weights(node), node.image()[3]
     per_group = weights.shape[3] if weights.ndim == 4 else 0
     node.require(
         per_group > 0 and channels % per_group == 0,
@@ -208,7 +200,7 @@ def conv2d(node: Node) -> relax.Expr:
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), image_channels(node)
+    weights, channels = _weights(node), node.image()[3]
     fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
     node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", node.input(1))
     return _convolve(node, output_channels_first(weights), channels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype
 from service.compiler.qnn import ops
 
 
@@ -13,7 +12,6 @@ def resize_bilinear(node: Node) -> relax.Expr:
     """Resizes `[N, H, W, C]`. The kernels interpolate stored values and ignore scales (`Eval` in
     tflite/kernels/resize_bilinear.cc).
     """
-    same_dtype(node)
     shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
     node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import movement
 from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
@@ -24,7 +24,6 @@ def slice_(node: Node) -> relax.Expr:
     """Converts SLICE. A size of -1 means all remaining elements (`CalculateOutputShapeVector` in
     tflite/kernels/slice.cc).
     """
-    same_dtype(node)
     shape = node.input(0).shape
     begin, size = (node.integers(position).reshape(-1).tolist() for position in (1, 2))
     node.require(len(begin) == len(size) == len(shape), f"cannot slice shape {list(shape)} at {begin} by {size}")
@@ -56,7 +55,6 @@ def strided_slice(node: Node) -> relax.Expr:
     """Converts STRIDED_SLICE, as `StridedSliceContext` in tflite/kernels/strided_slice.cc does. Masks select open ends,
     an ellipsis, new axes and removed axes.
     """
-    same_dtype(node)
     if node.option("offset"):
         node.unsupported("gives its ends as offsets, which cannot be compiled")
     x, shape = node.expr(0), node.input(0).shape
@@ -67,10 +65,8 @@ def strided_slice(node: Node) -> relax.Expr:
             final.append(1)
             continue
         positions = range(shape[axis])[dim]
-        if not positions:
-            node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape)}")
         if positions != range(shape[axis]):
-            x = _range(node, x, positions, axis)
+            x = movement.cut(node, x, axis, positions, f"axis_{axis}")
         if keep:
             final.append(len(positions))
         axis += 1
@@ -105,14 +101,6 @@ def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
     if not any(bits["ellipsis"]):
         result += [everything] * (rank - named)
     return result
-
-
-def _range(node: Node, x: relax.Expr, positions: range, axis: int) -> relax.Expr:
-    part = f"axis_{axis}"
-    if positions.step < 0:
-        return take_elements(node, x, axis, len(positions), lambda: np.array(positions), part)
-    bounds = {"begin": [positions.start], "end": [positions[-1] + 1], "strides": [positions.step]}
-    return node.emit(relax.op.strided_slice(x, axes=[axis], **bounds), part)
 
 
 def gather(node: Node) -> relax.Expr:
@@ -173,17 +161,15 @@ def _indices(node: Node) -> relax.Expr:
 
 
 def _same_type_of_data(node: Node) -> None:
-    same_dtype(node)
     if node.is_quantized and node.in_type(0) != node.out_type():
         node.unsupported(f"reads {node.in_type(0)}, but writes {node.out_type()}")
 
 
 def reverse(node: Node) -> relax.Expr:
-    same_dtype(node)
     shape, x = node.input(0).shape, node.expr(0)
     for named in node.integers(1).reshape(-1).tolist():
         axis = node.axis(named, len(shape))
-        x = take_elements(node, x, axis, shape[axis], partial(_reversed, shape[axis]), f"axis_{axis}")
+        x = movement.take(node, x, axis, shape[axis], partial(_reversed, shape[axis]), f"axis_{axis}")
     return x
 
 
@@ -192,30 +178,20 @@ def _reversed(size: int) -> Array:
 
 
 def tile(node: Node) -> relax.Expr:
-    same_dtype(node)
     shape, times = node.input(0).shape, node.integers(1).reshape(-1).tolist()
-    node.require(
-        len(times) == len(shape) and min(times, default=1) >= 0, f"cannot repeat shape {list(shape)} {times} times"
-    )
-    if 0 in times:
-        node.unsupported(f"repeats shape {list(shape)} {times} times, which leaves no elements")
+    node.require(len(times) == len(shape), f"cannot repeat shape {list(shape)} {times} times")
     node.expect_shape(tuple(size * count for size, count in zip(shape, times, strict=True)))
-    return node.emit(relax.op.tile(node.expr(0), times)) if times else node.expr(0)
+    return movement.tile(node, node.expr(0), times)
 
 
 def broadcast_to(node: Node) -> relax.Expr:
-    same_dtype(node)
-    shape, target = node.input(0).shape, tuple(node.integers(1).reshape(-1).tolist())
-    padded = (1,) * (len(target) - len(shape)) + shape
-    fits = len(padded) == len(target) and all(a in (1, b) and b >= 1 for a, b in zip(padded, target, strict=True))
-    node.require(fits, f"cannot broadcast shape {list(shape)} to {list(target)}")
+    target = tuple(node.integers(1).reshape(-1).tolist())
     node.expect_shape(target)
-    return node.emit(relax.op.broadcast_to(node.expr(0), target))
+    return movement.broadcast(node, node.expr(0), target)
 
 
 def resize_nearest(node: Node) -> relax.Expr:
     """Resizes `[N, H, W, C]` (`GetNearestNeighbor` in reference/resize_nearest_neighbor.h)."""
-    same_dtype(node)
     tensor, size = node.input(0), node.integers(1).reshape(-1).tolist()
     shape = tensor.shape
     node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
@@ -231,7 +207,7 @@ def resize_nearest(node: Node) -> relax.Expr:
         return node.emit(ops.take_pixels(node.expr(0), node.in_type(0), rows=rows, columns=columns))
     x = node.expr(0)
     for axis, (new, position) in enumerate(zip(size, positions, strict=True), start=1):
-        x = take_elements(node, x, axis, new, position, f"axis_{axis}")
+        x = movement.take(node, x, axis, new, position, f"axis_{axis}")
     return x
 
 

@@ -13,9 +13,11 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
+from service.compiler.importers.builder import movement
 from service.compiler.importers.channels_first import filters_channels_last
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators.movement import moved
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
@@ -101,7 +103,7 @@ def _batch_norm(
         node.unsupported("is in training mode", hint="call model.eval() before the model is saved")
     x = operand(node, input)
     shape = shape_of(x)
-    node.require(len(shape) >= 2, "has an input of shape {list(shape)}, not [N, C, …]")
+    node.require(len(shape) >= 2, f"has an input of shape {list(shape)}, not [N, C, …]")
     rows = [_row(node, each, shape[1]) for each in (weight, bias, running_mean, running_var)]
     scale, move, center, variance = (
         np.full(shape[1], default) if row is None else row
@@ -388,12 +390,9 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
     """Converts `aten::expand`. A size of -1 keeps the operand's own size, and additional sizes in front add axes."""
     x, sizes = node.tensor(input), node.sizes(size)
     added = len(sizes) - len(x.shape)
-    node.require(added >= 0, f"cannot expand shape {list(x.shape)} to {sizes}")
     own = [1] * added + list(x.shape)
-    shape = [old if new == -1 else new for old, new in zip(own, sizes, strict=True)]
-    fits = all(old in (1, new) and new > 0 for old, new in zip(own, shape, strict=True))
-    node.require(fits, f"cannot expand shape {list(x.shape)} to {sizes}")
-    return node.value(relax.op.broadcast_to(x.expr, shape), x.quantized)
+    shape = [old if new == -1 else new for old, new in zip(own, sizes, strict=added >= 0)]
+    return moved(node, x, movement.broadcast, shape)
 
 
 _SILU = _function(real.silu)

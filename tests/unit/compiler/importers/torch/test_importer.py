@@ -83,7 +83,7 @@ def test_a_traced_model_contains_its_shapes() -> None:
         ("y = torch.max_pool2d(q, [0, 1])", "an integer of at least 1"),
         ("y = torch.reshape(q, [7, -1])", "cannot reshape"),
         ("y = torch.permute(q, [0, 1, 2, 2])", "cannot permute"),
-        ("y = torch.flatten(q, 9)", "dimension 9, but its tensor has 4 dimensions"),
+        ("y = torch.flatten(q, 9)", "axis 9, but its input has 4 dimensions"),
         ("y = torch.cat([], 1)", "list of tensors"),
         ("y = torch.cat([q, torch.reshape(q, [1, 3, 64, 1])], 1)", "part 1"),
         ("y = ops.quantized.conv2d(q, 3, 0.1, 0)", "no packed weights"),

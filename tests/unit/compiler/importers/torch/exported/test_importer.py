@@ -133,12 +133,12 @@ def test_padding_with_other_numbers_uses_real_values() -> None:
 @pytest.mark.parametrize(
     ("widths", "mode", "message"),
     [
-        ([-1, 0], "constant", "has negative padding"),
+        ([-1, 0], "constant", "has negative pads"),
         ([1 << 20, 0], "constant", "pads by 1048576 elements"),
         ([0] * 10, "constant", "10 pads for 4 dimensions"),
         ([1], "constant", "1 pads for 4 dimensions"),
-        ([4, 0], "reflect", "more elements than there are"),
-        ([5, 0], "circular", "more elements than there are"),
+        ([4, 0], "reflect", "of its elements, but has only"),
+        ([5, 0], "circular", "of its elements, but has only"),
         ([1, 0], "symmetric", "unknown padding mode 'symmetric'"),
     ],
 )
