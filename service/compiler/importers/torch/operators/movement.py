@@ -155,7 +155,7 @@ def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = 
         node.unsupported(f"has the unknown padding mode {str(mode)[:20]!a}")
     if mode == "circular":
         fits = all(max(pair) <= size for pair, size in zip(sides, x.shape, strict=True))
-        node.require(fits, f"pads shape {list(x.shape)} with more elements than there are")
+        node.require(fits, f"pads by {list(sides)} of its elements, but has only {list(x.shape)}")
     return moved(node, x, movement.pad_with_elements, sides, _OF_ELEMENTS[mode])
 
 

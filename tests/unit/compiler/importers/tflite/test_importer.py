@@ -209,7 +209,12 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
         MalformedModel,
         "cannot reshape",
     ),
-    ("squeeze all", tensor(1, "type", schema.TensorType.INT8), MalformedModel, "computes uint8, but its output is int8"),
+    (
+        "squeeze all",
+        tensor(1, "type", schema.TensorType.INT8),
+        MalformedModel,
+        "computes uint8, but its output is int8",
+    ),
     ("squeeze", option("squeezeDims", [3]), MalformedModel, r"cannot remove the axes \[3\]"),
     ("squeeze", option("squeezeDims", [4]), MalformedModel, "axis 4, but its input has 4 dimensions"),
     (
