@@ -73,7 +73,7 @@ class Node:
         return self.emit(make(x), part)
 
     def reserve(self, size_bytes: int) -> None:
-        """Requires that a constant of this size may be added to the module. By default, there is no limit."""
+        """Requires that a constant of this size may be added to the module. The base class allows any size."""
 
     def literal(self, array: Array) -> relax.Constant:
         """Returns a new constant for this operator, with the array's own dtype."""

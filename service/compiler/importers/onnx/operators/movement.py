@@ -17,7 +17,7 @@ from service.compiler.importers.onnx.node import Node, Value
 _TRUTHS_SINCE = 10  # since this operator set, the mask of Dropout is bool
 
 
-def moved(node: Node, function: Callable[..., Value], *arguments: Any) -> Value:
+def move_elements(node: Node, function: Callable[..., Value], *arguments: Any) -> Value:
     """Applies a function of `builder.movement` to the first input. The result has the input's type."""
     return node.with_input_type(function(node, node.operand(), *arguments))
 
@@ -31,31 +31,31 @@ def reshape(node: Node) -> Value:
             f"has the shape {target}, whose 0 has no size to keep",
         )
         target = [shape[axis] if size == 0 else size for axis, size in enumerate(target)]
-    return moved(node, movement.reshape, target)
+    return move_elements(node, movement.reshape, target)
 
 
 def flatten(node: Node) -> Value:
     shape = node.shape(0)
     first = node.attribute("axis", 1)
     first = len(shape) if first == len(shape) else node.axis(first, len(shape))
-    return moved(node, movement.reshape, [math.prod(shape[:first]), math.prod(shape[first:])])
+    return move_elements(node, movement.reshape, [math.prod(shape[:first]), math.prod(shape[first:])])
 
 
 def squeeze(node: Node) -> Value:
     """Removes axes of length 1; by default, all of them. Up to operator set 12, the axes are an attribute; later, they
     are an input.
     """
-    return moved(node, movement.squeeze, node.named_axes())
+    return move_elements(node, movement.squeeze, node.named_axes())
 
 
 def unsqueeze(node: Node) -> Value:
     """Adds axes of length 1. The axes are given as for `squeeze`, and are numbered as in the output."""
     node.require(node.has(1) or "axes" in node.operator.attributes, "has no axes")
-    return moved(node, movement.unsqueeze, node.named_axes())
+    return move_elements(node, movement.unsqueeze, node.named_axes())
 
 
 def transpose(node: Node) -> Value:
-    return moved(node, movement.transpose, node.attribute("perm", tuple(range(len(node.shape(0))))[::-1]))
+    return move_elements(node, movement.transpose, node.attribute("perm", tuple(range(len(node.shape(0))))[::-1]))
 
 
 def identity(node: Node) -> Value:

@@ -11,7 +11,7 @@ from tvm import relax
 
 from service.compiler.importers.builder import movement
 from service.compiler.importers.onnx.node import Node, Value
-from service.compiler.importers.onnx.operators.movement import moved
+from service.compiler.importers.onnx.operators.movement import move_elements
 
 
 def gather(node: Node) -> Value:
@@ -115,14 +115,14 @@ def expand(node: Node) -> Value:
         shape = np.broadcast_shapes(node.shape(0), wanted)
     except ValueError:
         node.malformed(f"cannot broadcast {list(node.shape(0))} to {list(wanted)[:8]}")
-    return moved(node, movement.broadcast, shape)
+    return move_elements(node, movement.broadcast, shape)
 
 
 def tile(node: Node) -> Value:
     """Inputs: data, repeats."""
     repeats = node.integers(1)
     node.require(len(repeats) == len(node.shape(0)), f"has invalid repeats {list(repeats)[:8]}")
-    return moved(node, movement.tile, repeats)
+    return move_elements(node, movement.tile, repeats)
 
 
 def depth_to_space(node: Node) -> Value:
@@ -139,7 +139,7 @@ def depth_to_space(node: Node) -> Value:
     if mode == "CRD":
         split_, order = ([n, rest, block, block], (0, 1, 4, 2, 5, 3))
     shape = (n, rest, height * block, width * block)
-    return moved(node, movement.rearrange, [*split_, height, width], order, shape)
+    return move_elements(node, movement.rearrange, [*split_, height, width], order, shape)
 
 
 def space_to_depth(node: Node) -> Value:
@@ -151,7 +151,7 @@ def space_to_depth(node: Node) -> Value:
     rows, columns = height // block, width // block
     cut = [n, channels, rows, block, columns, block]
     shape = (n, channels * block * block, rows, columns)
-    return moved(node, movement.rearrange, cut, (0, 3, 5, 1, 2, 4), shape)
+    return move_elements(node, movement.rearrange, cut, (0, 3, 5, 1, 2, 4), shape)
 
 
 def _image(node: Node) -> tuple[tuple[int, ...], int]:

@@ -17,7 +17,7 @@ from service.compiler.importers.builder import movement
 from service.compiler.importers.channels_first import filters_channels_last
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
-from service.compiler.importers.torch.operators.movement import moved
+from service.compiler.importers.torch.operators.movement import move_elements
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
@@ -392,7 +392,7 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
     added = len(sizes) - len(x.shape)
     own = [1] * added + list(x.shape)
     shape = [old if new == -1 else new for old, new in zip(own, sizes, strict=added >= 0)]
-    return moved(node, x, movement.broadcast, shape)
+    return move_elements(node, x, movement.broadcast, shape)
 
 
 _SILU = _function(real.silu)

@@ -21,20 +21,20 @@ _MOST_PARTS = 1 << 10
 _OF_ELEMENTS: dict[str, movement.Mode] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def moved(node: Node, x: Value, function: Callable[..., relax.Var], *arguments: Any) -> Value:
+def move_elements(node: Node, x: Value, function: Callable[..., relax.Var], *arguments: Any) -> Value:
     """Applies a function of `builder.movement` to a tensor. The result has the tensor's type."""
     return Value(function(node, x.expr, *arguments), x.quantized, x.exact_scale)
 
 
 def _reshape(node: Node, input: Any, shape: Any) -> Value:
-    return moved(node, node.tensor(input), movement.reshape, node.sizes(shape))
+    return move_elements(node, node.tensor(input), movement.reshape, node.sizes(shape))
 
 
 def _flatten(node: Node, input: Any, start_dim: Any = 0, end_dim: Any = -1) -> Value:
     x = node.tensor(input)
     rank = len(x.shape)
     if rank == 0:
-        return moved(node, x, movement.reshape, [1])
+        return move_elements(node, x, movement.reshape, [1])
     start, end = node.axis(start_dim, rank), node.axis(end_dim, rank)
     node.require(start <= end, "flattens dimensions in reverse order")
     return moved(
@@ -46,11 +46,11 @@ def _unflatten(node: Node, input: Any, dim: Any, sizes: Any) -> Value:
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     parts = movement.inferred(node, x.shape[axis : axis + 1], node.sizes(sizes))
-    return moved(node, x, movement.reshape, [*x.shape[:axis], *parts, *x.shape[axis + 1 :]])
+    return move_elements(node, x, movement.reshape, [*x.shape[:axis], *parts, *x.shape[axis + 1 :]])
 
 
 def _permute(node: Node, input: Any, dims: Any) -> Value:
-    return moved(node, node.tensor(input), movement.transpose, node.sizes(dims))
+    return move_elements(node, node.tensor(input), movement.transpose, node.sizes(dims))
 
 
 def _transpose(node: Node, input: Any, dim0: Any, dim1: Any) -> Value:
@@ -58,21 +58,21 @@ def _transpose(node: Node, input: Any, dim0: Any, dim1: Any) -> Value:
     axes = list(range(len(x.shape)))
     first, second = node.axis(dim0, len(axes)), node.axis(dim1, len(axes))
     axes[first], axes[second] = second, first
-    return moved(node, x, movement.transpose, axes)
+    return move_elements(node, x, movement.transpose, axes)
 
 
 def _squeeze(node: Node, input: Any, dim: Any = None) -> Value:
     x = node.tensor(input)
     dims = range(len(x.shape)) if dim is None else node.axes(node.sizes(dim), len(x.shape))
-    return moved(node, x, movement.reshape, [n for axis, n in enumerate(x.shape) if axis not in dims or n != 1])
+    return move_elements(node, x, movement.reshape, [n for axis, n in enumerate(x.shape) if axis not in dims or n != 1])
 
 
 def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
-    return moved(node, node.tensor(input), movement.unsqueeze, [node.integer(dim)])
+    return move_elements(node, node.tensor(input), movement.unsqueeze, [node.integer(dim)])
 
 
 def _cut(node: Node, x: Value, axis: int, positions: range) -> Value:
-    return moved(node, x, movement.cut, axis, positions, "")
+    return move_elements(node, x, movement.cut, axis, positions, "")
 
 
 def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Value:
@@ -92,7 +92,7 @@ def _select(node: Node, input: Any, dim: Any, index: Any) -> Value:
     axis = node.axis(dim, len(x.shape))
     position = node.axis(index, x.shape[axis])
     part = _cut(node, x, axis, range(position, position + 1))
-    return moved(node, part, movement.reshape, [*x.shape[:axis], *x.shape[axis + 1 :]])
+    return move_elements(node, part, movement.reshape, [*x.shape[:axis], *x.shape[axis + 1 :]])
 
 
 def _chunk(node: Node, input: Any, chunks: Any, dim: Any = 0) -> list[Value]:
@@ -131,7 +131,7 @@ def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
     node.require(len(steps) == len(along), f"has {len(steps)} shifts for {len(along)} dimensions")
     for step, axis in zip(steps, node.axes(along, len(x.shape)), strict=True):
         size = x.shape[axis]
-        x = moved(node, x, movement.take, axis, size, partial(_rolled, size, step), "rolled")
+        x = move_elements(node, x, movement.take, axis, size, partial(_rolled, size, step), "rolled")
     return x
 
 
@@ -140,7 +140,7 @@ def _rolled(size: int, step: int) -> Array:
 
 
 def _repeat(node: Node, input: Any, repeats: Any) -> Value:
-    return moved(node, node.tensor(input), movement.tile, node.sizes(repeats))
+    return move_elements(node, node.tensor(input), movement.tile, node.sizes(repeats))
 
 
 def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = None) -> Value:
@@ -150,13 +150,15 @@ def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = 
     x = node.tensor(input)
     sides = _sides(node, pad, len(x.shape))
     if mode == "constant":
-        return moved(node, x, movement.pad, sides, _filling(node, x, 0.0 if value is None else node.real(value)))
+        return move_elements(
+            node, x, movement.pad, sides, _filling(node, x, 0.0 if value is None else node.real(value))
+        )
     if mode not in _OF_ELEMENTS:
         node.unsupported(f"has the unknown padding mode {str(mode)[:20]!a}")
     if mode == "circular":
         fits = all(max(pair) <= size for pair, size in zip(sides, x.shape, strict=True))
         node.require(fits, f"pads by {list(sides)} of its elements, but has only {list(x.shape)}")
-    return moved(node, x, movement.pad_with_elements, sides, _OF_ELEMENTS[mode])
+    return move_elements(node, x, movement.pad_with_elements, sides, _OF_ELEMENTS[mode])
 
 
 def _constant_pad(node: Node, input: Any, pad: Any, value: Any = 0) -> Value:
@@ -190,7 +192,7 @@ def _pixel_shuffle(node: Node, input: Any, upscale_factor: Any) -> Value:
     node.require(channels % factor**2 == 0, f"cannot enlarge images {factor} times with {channels} channels")
     apart = [*rest, channels // factor**2, factor, factor, height, width]
     order, shape = [0, 3, 1, 4, 2], [*rest, apart[-5], height * factor, width * factor]
-    return moved(node, x, movement.rearrange, apart, _behind(len(rest), order), shape)
+    return move_elements(node, x, movement.rearrange, apart, _behind(len(rest), order), shape)
 
 
 def _pixel_unshuffle(node: Node, input: Any, downscale_factor: Any) -> Value:
@@ -201,7 +203,7 @@ def _pixel_unshuffle(node: Node, input: Any, downscale_factor: Any) -> Value:
     node.require(height % factor == width % factor == 0, f"cannot divide images of {height} x {width} by {factor}")
     apart = [*rest, channels, height // factor, factor, width // factor, factor]
     order, shape = [0, 2, 4, 1, 3], [*rest, channels * factor**2, apart[-4], apart[-2]]
-    return moved(node, x, movement.rearrange, apart, _behind(len(rest), order), shape)
+    return move_elements(node, x, movement.rearrange, apart, _behind(len(rest), order), shape)
 
 
 def _behind(first: int, order: list[int]) -> list[int]:
@@ -218,7 +220,7 @@ def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
     batch, channels, *positions = x.shape
     node.require(channels % count == 0, f"cannot divide {channels} channels into {count} groups")
     apart = [batch, count, channels // count, math.prod(positions)]
-    return moved(node, x, movement.rearrange, apart, [0, 2, 1, 3], list(x.shape))
+    return move_elements(node, x, movement.rearrange, apart, [0, 2, 1, 3], list(x.shape))
 
 
 def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
