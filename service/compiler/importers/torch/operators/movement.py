@@ -37,9 +37,8 @@ def _flatten(node: Node, input: Any, start_dim: Any = 0, end_dim: Any = -1) -> V
         return move_elements(node, x, movement.reshape, [1])
     start, end = node.axis(start_dim, rank), node.axis(end_dim, rank)
     node.require(start <= end, "flattens dimensions in reverse order")
-    return moved(
-        node, x, movement.reshape, [*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]]
-    )
+    shape = [*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]]
+    return move_elements(node, x, movement.reshape, shape)
 
 
 def _unflatten(node: Node, input: Any, dim: Any, sizes: Any) -> Value:
