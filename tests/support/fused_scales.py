@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.fused import FixedPoint, fused_scale
-from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
+from service.compiler.kernels.arithmetic.epilogue import CENTRE, Bounds, Epilogue
+from service.compiler.kernels.arithmetic.fused import FusedScale, fused_scale
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.requantization import DoubleRounding, Requantization, SingleRounding
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.core.models.arrays import Array
 from tests.support.images import read_back, run
@@ -28,12 +29,10 @@ class Channels:
         self.significands, self.shifts, self.out, self.twice = multipliers, shifts, out, twice
         self.smallest = np.full(len(shifts), -reach, np.int64)
         self.largest = np.full(len(shifts), reach - 1, np.int64)
-        furthest = np.maximum(self.largest, -self.smallest)
-        self.fixed = (
-            FixedPoint.rounded_twice(multipliers, shifts)
-            if twice
-            else FixedPoint.rounded_once(multipliers, shifts, furthest)
-        )
+        rounding: Requantization = DoubleRounding(multipliers, shifts) if twice else SingleRounding(multipliers, shifts)
+        fixed = rounding.fixed_point(Facts(self.smallest, self.largest))
+        assert fixed is not None
+        self.fixed = fixed
 
     @classmethod
     def drawn(cls, seed: int, shifts: tuple[int, int], out: Bounds, *, reach: int = 1 << 20, twice: bool = True):  # type: ignore[no-untyped-def]

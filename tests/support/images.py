@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.libraries import ISAS
+from service.compiler.kernels.rounding import round_all_products
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
@@ -108,7 +109,7 @@ def built(isa: Isa, kernel: Kernel) -> Any:
         permit_tiles()
     target = tvm.target.Target(dict(codegen_target(runs_as).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):
-        return tvm.tirx.build(module, target=target)["kernel"]
+        return tvm.tirx.build(round_all_products(module), target=target)["kernel"]
 
 
 def _emulated(target: str, kernel: Kernel, *tensors: Any) -> None:

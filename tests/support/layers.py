@@ -12,13 +12,13 @@ from tvm import relax
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.arithmetic.numerics import addition, bounds, dequantization, requantization
-from service.compiler.kernels.arithmetic.requantization import Kept
 from service.compiler.kernels.group import image_shape, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Contiguous, Halo, Image
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.expressions.requantization import Kept
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.sums.accumulate import centered
 from service.compiler.qnn.operation import Operation

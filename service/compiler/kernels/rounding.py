@@ -6,7 +6,7 @@ help either, because LLVM knows that a float64 sum of two float32 values, rounde
 So each product is wrapped in `llvm.arithmetic.fence`, which returns its operand, and which LLVM does not optimize
 across.
 
-An intended fused multiply-add is written as `llvm.fma` (`qnn.numerics.scaling.fused.lowered_fma`).
+An intended fused multiply-add is written as `llvm.fma` (`qnn.expressions.tensors.fma`).
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler.kernels.arithmetic.addition import ScaledAddition
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.qnn.expressions.requantization import FloatScale
+from service.compiler.qnn.expressions.sums import ScaledAddition
 
 BLOCK = 32
 

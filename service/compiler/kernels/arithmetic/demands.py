@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.arithmetic.pairs import arithmetic_of
+from service.compiler.kernels.arithmetic.numerics import arithmetic_of, bounds
 from service.compiler.kernels.arithmetic.tables import channel_tables, table_of
 from service.compiler.kernels.group import Group, shape_of
 from service.compiler.kernels.kernel import Declined

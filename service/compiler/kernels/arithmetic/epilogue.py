@@ -7,17 +7,21 @@ change the instructions, such as a left shift, or a product that can overflow in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.addition import Addition
-from service.compiler.kernels.arithmetic.requantization import CENTRE, Requantization
 from service.compiler.kernels.program import Buffer, Expr, load, splat
 from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.qnn.expressions.ops import Ops, Value
+from service.compiler.qnn.expressions.requantization import Requantization
+from service.compiler.qnn.expressions.sums import Addition
 from service.core.models.arrays import Array
+
+CENTRE = 128  # the middle of an unsigned byte's range
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,23 @@ class WideEpilogue:
 
     requantization: Requantization
     dtype: str
+    numbers: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def element(self) -> str:
+        """The type of the results of `express`."""
+        return self.dtype
 
     @property
     def constants(self) -> tuple[Array, ...]:
         """The constants that the generated code reads."""
         return self.requantization.arrays
+
+    def express(
+        self, ops: Ops, accumulator: Value, channels: Sequence[Value], residual: Value | None, numbers: Sequence[Value]
+    ) -> Value:
+        """Returns the converted accumulator. The arguments are those of `Epilogue.express`."""
+        return self.requantization.express(ops, accumulator, channels)
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,7 @@ class Epilogue:
     """
 
     dtype: ClassVar[str] = "uint8"
+    element: ClassVar[str] = "int32"  # the type of the results of `express`
 
     requantization: Requantization
     out: Bounds
@@ -66,31 +83,45 @@ class Epilogue:
     @property
     def parameters(self) -> Array:
         """The int32 numbers that the generated code reads."""
-        numbers = [self.out.zero_point, self.out.low, self.out.high]
-        if self.addition is not None and self.middle is not None:
-            middle = self.middle
-            numbers += [middle.low - middle.zero_point, middle.high - middle.zero_point, *self.addition.parameters]
-        return np.array(numbers, np.int32)
+        return np.array([self.out.zero_point, self.out.low, self.out.high, *self.numbers], np.int32)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The last `parameters`, which `express` reads: the bounds of the layer's result, and those of the addition."""
+        if self.addition is None or self.middle is None:
+            return ()
+        middle = self.middle
+        return middle.low - middle.zero_point, middle.high - middle.zero_point, *self.addition.parameters
 
     @property
     def constants(self) -> tuple[Array, ...]:
         """The constants that the generated code reads: the requantization's arrays, then `parameters`."""
         return *self.requantization.arrays, self.parameters
 
+    def express(
+        self, ops: Ops, accumulator: Value, channels: Sequence[Value], residual: Value | None, numbers: Sequence[Value]
+    ) -> Value:
+        """Returns the value minus the output's zero point, not yet clamped.
+
+        Args:
+            channels: the values of the requantization's arrays for the channel.
+            residual: the stored residual, if the epilogue reads one.
+            numbers: the values of `numbers`.
+        """
+        if residual is None:
+            return self.requantization.express(ops, accumulator, channels)
+        if self.addition is None:
+            return self.requantization.express(ops, accumulator, (*channels, residual))
+        value = self.requantization.express(ops, accumulator, channels)
+        low, high, *rest = numbers
+        return self.addition.express(ops, ops.keep(ops.max(ops.min(value, high), low)), residual, tuple(rest))
+
     def value(
         self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
     ) -> Expr:
-        """Returns the values of one pixel minus the output's zero point, not yet clamped."""
-        if residual is None:
-            return self.requantization.apply(lanes, accumulator, channels)
-        if self.addition is None:
-            return self.requantization.apply(lanes, accumulator, (*channels, residual))
-        value = self.requantization.apply(lanes, accumulator, channels)
-        low, high, *numbers = (
-            splat(load(parameters, 3 + index, 1), lanes.isa.lanes) for index in range(2 + len(self.addition.parameters))
-        )
-        clamped = lanes.keep(tirx.max(tirx.min(value, high), low))
-        return self.addition.apply(lanes, clamped, residual, tuple(numbers))
+        """Returns `express` for a block of channels. Reads the numbers from `parameters`."""
+        numbers = [splat(load(parameters, 3 + index, 1), lanes.isa.lanes) for index in range(len(self.numbers))]
+        return self.express(lanes, accumulator, channels, residual, numbers)
 
     def pack(self, lanes: Lanes, pixels: tuple[Expr, Expr, Expr, Expr], parameters: Buffer) -> Expr:
         """Packs the values of four pixels to one vector of clamped bytes."""
@@ -117,3 +148,13 @@ class Epilogue:
 
 
 AnyEpilogue = Epilogue | WideEpilogue
+
+
+def load_channels(
+    lanes: Lanes, requantization: Requantization, buffers: Sequence[Buffer], offset: Expr
+) -> tuple[Expr, ...]:
+    """Loads the values of a requantization's arrays for the block of channels at `offset`."""
+    return tuple(
+        lanes.keep(load(buffer, offset, lanes.isa.lanes), str(array.dtype))
+        for buffer, array in zip(buffers, requantization.arrays, strict=True)
+    )

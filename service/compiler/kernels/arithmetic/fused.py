@@ -24,12 +24,14 @@ Three techniques help to find a scale:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.epilogue import Bounds
-from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
+from service.compiler.kernels.arithmetic.epilogue import CENTRE, Bounds
+from service.compiler.qnn.expressions.ops import Ops, Value
+from service.compiler.qnn.expressions.requantization import FixedPoint, Requantization
 from service.core.models.arrays import Array
 
 MOST_EXCEPTIONS = 2  # with three exceptions, fixed-point arithmetic is as fast
@@ -41,56 +43,41 @@ _LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
 
 @dataclass(frozen=True)
-class FixedPoint:
-    """The function x -> floor((x * significand + half - (away if x < 0 else 0)) / 2**right) of each channel, int64."""
+class FusedScale(Requantization):
+    """A `FixedPoint` function, computed as one float32 fused multiply-add (`fused_scale`).
 
-    significands: Array
-    rights: Array
-    halves: Array
-    aways: Array
+    Attributes:
+        scales, offsets: the float32 factor and addend of each channel.
+        starts: the numbers that are added to the initial accumulators, in addition to the bias.
+        exceptions: pairs of arrays (accumulators, substitutes). An accumulator that equals the first is replaced by the
+            second.
+        mirrored: true if the offset gets the sign of the accumulator.
+    """
 
-    @classmethod
-    def rounded_once(cls, significands: Array, shifts: Array, largest: Array) -> FixedPoint:
-        """Returns the functions of `OneRounding` for accumulators of at most `largest` in magnitude.
-
-        `away` is 1 only for channels in which a scaled accumulator can be exactly a half.
-        """
-        rights, factors = 31 - shifts.astype(np.int64), significands.astype(np.int64)
-        halves = np.int64(1) << (rights - 1)
-        powers = factors & -factors  # the largest power of two that divides each factor
-        return cls(factors, rights, halves, np.where(largest * powers >= halves, 1, 0))
-
-    @classmethod
-    def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
-        """Returns the functions of `TwoRoundings`, for accumulators that fit int32 after a left shift
-        (`Lanes.round_twice`).
-        """
-        rights, second = 31 - shifts.astype(np.int64), shifts < 0
-        halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
-        return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
+    scales: Array
+    offsets: Array
+    starts: Array
+    exceptions: tuple[tuple[Array, Array], ...]
+    mirrored: bool
+    centred: bool = False
 
     @property
-    def scales(self) -> Array:
-        return np.asarray(self.significands * np.exp2(-self.rights.astype(np.float64)))
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales, self.offsets, *(array for pair in self.exceptions for array in pair))
 
-    def where_zero(self, largest: Array) -> FixedPoint:
-        """Returns the same functions, with smaller significands and shifts for channels whose results are all zero.
+    def started(self, bias: Array) -> Array:
+        return (bias.astype(np.int64) + self.starts).astype(np.int32)
 
-        Args:
-            largest: the largest magnitude of each channel's accumulators.
-        """
-        zero = self.scales * largest < 1 / 4
-        replaced = {"significands": 1, "rights": _MOST_RIGHT, "halves": 1 << (_MOST_RIGHT - 1), "aways": 0}
-        return FixedPoint(**{name: np.where(zero, value, getattr(self, name)) for name, value in replaced.items()})
-
-    def boundaries(self, results: Array) -> Array:
-        """Returns the smallest accumulator whose result is at least each of `results`: `[channels, results]`."""
-        negative = results <= 0
-        short = (results << self.rights[:, None]) - self.halves[:, None]
-        short[:, negative] += self.aways[:, None]
-        least = -(-short // self.significands[:, None])
-        least[:, negative] = np.minimum(least[:, negative], 0)
-        return np.asarray(least)
+    def express(self, ops: Ops, accumulator: Value, channels: Sequence[Value]) -> Value:
+        scale, offset, *exceptions = channels
+        replaced = accumulator
+        for wrong, right in zip(exceptions[::2], exceptions[1::2], strict=True):
+            replaced = ops.keep(ops.select(ops.equal(accumulator, wrong), right, replaced))
+        x = ops.keep(ops.cast(replaced, "float32"), "float32")
+        if self.mirrored:
+            sign = ops.const(-(1 << 31))
+            offset = ops.bits(ops.bits(offset, "int32") ^ (ops.bits(x, "int32") & sign), "float32")
+        return ops.keep(ops.round_even(ops.fma(x, scale, offset)))
 
 
 def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
@@ -102,11 +89,11 @@ def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds,
         out: the bounds of the results.
         stored: true if the results are stored directly, without the addition of a residual.
     """
-    fixed = fixed.where_zero(np.maximum(np.abs(smallest), np.abs(largest)))
+    fixed = _where_zero(fixed, np.maximum(np.abs(smallest), np.abs(largest)))
     if (fixed.rights > _MOST_RIGHT).any() or (fixed.rights < 1).any():
         return None
     results = np.arange(out.low, out.high) + 1 - out.zero_point
-    boundaries = fixed.boundaries(results)
+    boundaries = _boundaries(fixed, results)
     mirrored = bool(((boundaries <= 0) & (boundaries > smallest[:, None]) & (fixed.aways > 0)[:, None]).any())
     found = None
     if stored and not mirrored:
@@ -123,6 +110,27 @@ def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds,
     furthest = np.maximum(np.abs(smallest + found.starts), np.abs(largest + found.starts))
     in_range = furthest * found.scales.astype(np.float64) + np.abs(found.offsets) < _LARGEST
     return found if in_range.all() else None
+
+
+def _where_zero(fixed: FixedPoint, largest: Array) -> FixedPoint:
+    """Returns the same functions, with smaller significands and shifts for channels whose results are all zero.
+
+    Args:
+        largest: the largest magnitude of each channel's accumulators.
+    """
+    zero = fixed.scales * largest < 1 / 4
+    replaced = {"significands": 1, "rights": _MOST_RIGHT, "halves": 1 << (_MOST_RIGHT - 1), "aways": 0}
+    return FixedPoint(**{name: np.where(zero, value, getattr(fixed, name)) for name, value in replaced.items()})
+
+
+def _boundaries(fixed: FixedPoint, results: Array) -> Array:
+    """Returns the smallest accumulator whose result is at least each of `results`: `[channels, results]`."""
+    negative = results <= 0
+    short = (results << fixed.rights[:, None]) - fixed.halves[:, None]
+    short[:, negative] += fixed.aways[:, None]
+    least = -(-short // fixed.significands[:, None])
+    least[:, negative] = np.minimum(least[:, negative], 0)
+    return np.asarray(least)
 
 
 def _start(fixed: FixedPoint, origin: int) -> Array:

@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.addition import SharedShiftSum
 from service.compiler.kernels.arithmetic.epilogue import Bounds
+from service.compiler.qnn.expressions.sums import Addition, FixedPointSum, SharedShiftSum
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.core.models.arrays import Array
 
@@ -48,17 +48,21 @@ class _Demands:
         return _Demands(self.value[near], self.residual[near], self.bound[near])
 
 
-def shared_shift_sum(
-    multipliers: tuple[tuple[int, int], ...], zero_points: tuple[int, int], out: Bounds, left_shift: int
-) -> SharedShiftSum | None:
-    """Finds a `SharedShiftSum` that equals `FixedPointAdd` for all pairs of stored operands. Returns None if no such
-    sum exists.
+def simplified(addition: Addition, zero_point: int, out: Bounds) -> Addition:
+    """Returns a `SharedShiftSum` that equals `addition` for all pairs of stored operands, or `addition` itself if there
+    is none.
 
     Args:
-        multipliers: (significand, shift) of the layer's value, of the residual and of their sum.
-        zero_points: the zero points of the value and of the residual, as stored.
-        left_shift: the left shift of both operands.
+        zero_point: the zero point of the value, as stored.
     """
+    if not isinstance(addition, FixedPointSum) or addition.subtracts:
+        return addition
+    return _shared_shift_sum(addition, (zero_point, addition.residual_zero_point), out) or addition
+
+
+def _shared_shift_sum(addition: FixedPointSum, zero_points: tuple[int, int], out: Bounds) -> SharedShiftSum | None:
+    left_shift = addition.left_shift
+    multipliers = addition.multiplier, addition.residual_multiplier, addition.out_multiplier
     operands = [np.arange(256) - zero_point for zero_point in zero_points]
     terms = [
         fixed_point.multiply_by_quantized_multiplier(operand << left_shift, *multiplier)

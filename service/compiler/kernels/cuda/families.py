@@ -18,10 +18,9 @@ from service.compiler.kernels.accumulating import (
 from service.compiler.kernels.arithmetic.average import average_of, mean_of
 from service.compiler.kernels.arithmetic.conversion import dequantization_of
 from service.compiler.kernels.arithmetic.demands import ELEMENTWISE, check_elementwise
-from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.arithmetic.interpolation import blend_of
-from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
-from service.compiler.kernels.arithmetic.pairs import arithmetic_of
+from service.compiler.kernels.arithmetic.numerics import arithmetic_of, bounds, epilogue_of
 from service.compiler.kernels.arithmetic.tables import places
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.gpus import Gpu
@@ -32,7 +31,6 @@ from service.compiler.kernels.cuda.operators.depthwise import DepthwiseTile
 from service.compiler.kernels.cuda.operators.pairs import pairwise
 from service.compiler.kernels.cuda.operators.reorder import look_up, unpack
 from service.compiler.kernels.cuda.tiles import GpuTile, most_blocks, ranked
-from service.compiler.kernels.cuda.types.epilogues import addition_code, arithmetic_code, requantization_code
 from service.compiler.kernels.cuda.types.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
@@ -62,10 +60,7 @@ class Accumulating(CardFamily):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         check_accumulating(group.core)
-        epilogue = self._epilogue(group)
-        requantization_code(epilogue.requantization)
-        if isinstance(epilogue, Epilogue):
-            addition_code(epilogue.addition)
+        self._epilogue(group)
         return demands_of(group, produced, WORD)
 
     def kernel(
@@ -109,7 +104,7 @@ class Elementwise(CardFamily):
         if group.core.name == "qnn.concatenate":
             check_concat(self.mode, group.core)
         elif len(group.inputs) > 1:
-            arithmetic_code(arithmetic_of(self.mode, group.core))
+            arithmetic_of(self.mode, group.core)
         return [Demand() for _ in group.inputs]
 
     def places(self, group: Group) -> list[int | None]:
@@ -154,9 +149,9 @@ class Pooling(CardFamily):
         bounds(group.out_type)
         match group.core.name:
             case "qnn.avg_pool2d":
-                pool.average_code(average_of(self.mode, group.core))
+                average_of(self.mode, group.core)
             case "qnn.mean":
-                pool.average_code(mean_of(self.mode, group.core))
+                mean_of(self.mode, group.core)
         return [Demand()]
 
     def kernel(

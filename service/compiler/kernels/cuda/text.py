@@ -20,9 +20,9 @@ _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 TYPES = {"uint8": "octet::u8", "int8": "octet::i8", "int16": "octet::i16", "int32": "octet::i32", "float32": "float"}
 
 
-def translation_unit(header: str, body: str) -> str:
-    """Returns the text of `header` with its includes, and then `body`."""
-    return f"{_headers(header)}\n{body}"
+def translation_unit(header: str, body: str, definitions: str = "") -> str:
+    """Returns the text of `header` with its includes, then definitions, and then `body`."""
+    return f"{_headers(header)}\n\n{definitions}{body}"
 
 
 @cache

@@ -20,11 +20,10 @@ from service.compiler.kernels.arithmetic.average import average_of, mean_of
 from service.compiler.kernels.arithmetic.conversion import dequantization_of
 from service.compiler.kernels.arithmetic.demands import ELEMENTWISE, check_elementwise
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, WideEpilogue
+from service.compiler.kernels.arithmetic.fused import FusedScale
 from service.compiler.kernels.arithmetic.interpolation import blend_of
 from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
-from service.compiler.kernels.arithmetic.requantization import FloatScale, FusedScale
 from service.compiler.kernels.arithmetic.tables import places
-from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale
 from service.compiler.kernels.choices import Choices, Numbers
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
@@ -43,6 +42,7 @@ from service.compiler.kernels.simd.convolution.tiles import cycles, key_of, rank
 from service.compiler.kernels.simd.images import concat, elementwise, pixels, pool, resize
 from service.compiler.kernels.simd.memory import reorder
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
+from service.compiler.qnn.expressions.requantization import BiasedScale, DequantizedScale, FloatScale
 from service.compiler.qnn.numerics import Mode
 
 

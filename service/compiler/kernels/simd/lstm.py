@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
+from service.compiler.kernels.arithmetic.epilogue import load_channels
 from service.compiler.kernels.arithmetic.fixed16 import Words
-from service.compiler.kernels.arithmetic.requantization import DoubleRounding
 from service.compiler.kernels.group import LstmStep
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import SLACK_BYTES
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, shuffle, splat
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.qnn.expressions.requantization import DoubleRounding
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.litert.recurrent import LstmCell, LstmOutput, Rescale, cell_bits, cell_bounds
 from service.compiler.qnn.operation import value_of
@@ -268,8 +269,8 @@ class _Lstm:
             for half in range(_HALVES):
                 position = gate * _HALVES + half
                 offset = (unit * self.vectors + position) * lanes
-                channels = self.rescaling.channels(self.lanes, self.buffers[2:], offset)
-                scaled = self.rescaling.apply(self.lanes, sums[position].value, channels)
+                channels = load_channels(self.lanes, self.rescaling, self.buffers[2:], offset)
+                scaled = self.rescaling.express(self.lanes, sums[position].value, channels)
                 at = (seen + gate) * self.r.cells + start + half * lanes
                 added = tirx.Cast(f"int32x{lanes}", load(self.seen, at, lanes))
                 bounded = tirx.max(tirx.min(scaled, self.lanes.const(1 << 17)), self.lanes.const(-(1 << 17)))
@@ -283,7 +284,7 @@ class _Lstm:
         scale = DoubleRounding(significand, shift, bounded=True)
         numbers = tuple(self.lanes.const(int(array[0])) for array in scale.arrays)
         zero_point, low, high = (self.lanes.const(value) for value in self.r.out_bounds)
-        scaled = scale.apply(self.lanes, self.lanes.keep(product), numbers)
+        scaled = scale.express(self.lanes, self.lanes.keep(product), numbers)
         return self.lanes.keep(tirx.max(tirx.min(scaled + zero_point, high), low))
 
     def _divided(self, product: Expr, exponent: int) -> Expr:

@@ -1,4 +1,4 @@
-"""Arithmetic on a vector of int32 accumulators."""
+"""The scalar operations of expressions, on vectors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from service.compiler.kernels.program import Buffer, Expr, Program, intrinsic, load, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.ops import LARGEST
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """Arithmetic on vectors of `Isa.lanes` values, in the program that is being built."""
+    """Implements `qnn.expressions.ops.Ops` on vectors of `Isa.lanes` values, in the program that is being built."""
 
     program: Program
     isa: Isa
@@ -27,21 +29,38 @@ class Lanes:
         """Loads the bytes of one channel block of one pixel, and converts them to int32."""
         return tirx.Cast(f"int32x{self.isa.lanes}", load(buffer, offset, self.isa.lanes))
 
-    def multiply_add(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """Computes a * b + c in float32, rounded once."""
+    def cast(self, x: Expr, dtype: str) -> Expr:
+        return tirx.Cast(f"{dtype}x{self.isa.lanes}", x)
+
+    def bits(self, x: Expr, dtype: str) -> Expr:
+        return bits(f"{dtype}x{self.isa.lanes}", x)
+
+    def min(self, x: Expr, y: Expr) -> Expr:
+        return tirx.min(x, y)
+
+    def max(self, x: Expr, y: Expr) -> Expr:
+        return tirx.max(x, y)
+
+    def select(self, condition: Expr, x: Expr, y: Expr) -> Expr:
+        return tirx.Select(condition, x, y)
+
+    def equal(self, x: Expr, y: Expr) -> Expr:
+        return tirx.EQ(x, y)
+
+    def fma(self, a: Expr, b: Expr, c: Expr) -> Expr:
         return intrinsic(f"float32x{self.isa.lanes}", "llvm.fma", a, b, c)
 
-    def fused(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """Computes `multiply_add` once, at this point, and returns a variable."""
-        return self.keep(self.multiply_add(a, b, c), "float32")
+    def limited(self, x: Expr) -> Expr:
+        return tirx.min(x, self.const(LARGEST, "float32"))  # `round_even` saturates below
 
-    def rounded(self, product: Expr) -> Expr:
-        """Ensures that a float32 product is rounded before a caller adds something to it (`kernels.rounding`).
+    def round_even(self, x: Expr) -> Expr:
+        return self.isa.round_even(x)
 
-        Otherwise LLVM would contract the product and the sum to one operation that rounds once, even across a
-        conversion to float64.
-        """
-        return intrinsic(f"float32x{self.isa.lanes}", "llvm.arithmetic.fence", product)
+    def round_away(self, x: Expr) -> Expr:
+        return self.cast(tensors.rounded_away(x), "int32")
+
+    def shift_left(self, x: Expr, count: Expr) -> Expr:
+        return x << count
 
     def high_mul(self, x: Expr, significand: Expr) -> Expr:
         """Computes (x * significand + 2**30) >> 31, in 64 bits (`fixed_point.high_mul`)."""
@@ -55,9 +74,28 @@ class Lanes:
         """Computes divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
         return self.isa.fixed_point.round_twice(self.program, x, significand, exponent)
 
-    def scale_once(self, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
+    def scale_once(self, x: Expr, significand: Expr, right: Expr, *, away: bool = True) -> Expr:
         """Computes (x * significand + 2**(right - 1)) >> right in 64 bits.
 
         Halves are rounded up, or away from zero if `away`. `right` is at least 31, so that the result fits int32.
         """
         return self.isa.fixed_point.scale_once(self.program, x, significand, right, away=away)
+
+    def quotient(self, dividend: Expr, divisor: Expr) -> Expr:
+        """Computes dividend / divisor, rounded down, with a float32 multiplication, for 0 <= dividend < 2**22.
+
+        The product (dividend + 1/2) * (1 / divisor) is rounded towards zero. Its exact value differs from every integer
+        by at least 1 / (2 * divisor). The float32 error of the product is less than 2**-23 * (dividend + 1/2) /
+        divisor, which is smaller than this difference.
+        """
+        product = (self.cast(dividend, "float32") + self.const(0.5, "float32")) * self.reciprocal(divisor)
+        return self.keep(self.cast(product, "int32"))  # a cast rounds towards zero
+
+    def splat(self, x: Expr) -> Expr:
+        return splat(x, self.isa.lanes)
+
+    def float_count(self, count: Expr) -> Expr:
+        return self.splat(tirx.Cast("float32", count))
+
+    def reciprocal(self, count: Expr) -> Expr:
+        return self.splat(tirx.const(1.0, "float32") / tirx.Cast("float32", count))

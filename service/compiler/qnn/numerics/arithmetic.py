@@ -7,9 +7,19 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd, binary_types
-from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
-from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.pairs import Arithmetic, Slope, Square, rounded_twice
+from service.compiler.qnn.expressions.sums import Addition, FixedPointSum
+from service.compiler.qnn.numerics.elementwise import (
+    FixedPointAdd,
+    SharedShiftAdd,
+    binary_types,
+    shared_shift,
+    zero_points,
+)
+from service.compiler.qnn.numerics.expressed import Adds, Computes
+from service.compiler.qnn.numerics.formula import Scalar, pointwise, store
 from service.compiler.qnn.numerics.scaling.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -20,7 +30,7 @@ Multiplier = tuple[int, int]
 _SUM = FixedPointAdd()
 
 
-class FixedPointSub:
+class FixedPointSub(Adds):
     """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): like their addition, but with a difference instead
     of the sum.
     """
@@ -36,16 +46,11 @@ class FixedPointSub:
         )
         return store(multiply_by_quantized_multiplier(first - second, *out) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = self.multipliers(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            first = _scaled((a.astype("int32") - lhs_type.zero_point) << _SUM.left_shift, lhs)
-            second = _scaled((b.astype("int32") - rhs_type.zero_point) << _SUM.left_shift, rhs)
-            return clamped(_scaled(first - second, out) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "sub", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        assert not residual_is_lhs
+        value, residual, out = self.multipliers(operation)
+        zero_point = facts.zero_point(operation.per_tensor("rhs_type"))
+        return FixedPointSum(value, residual, zero_point, out, subtracts=True)
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
         """Returns three multipliers: those of both operands and that of their difference. All three equal the
@@ -54,7 +59,7 @@ class FixedPointSub:
         return _SUM.multipliers(operation)
 
 
-class SharedShiftSub:
+class SharedShiftSub(Adds):
     """XNNPACK's subtraction: like its addition, but with the second multiplier negated (subgraph/binary.c)."""
 
     summary = "z + ((a * ma - b * mb + bias) >> shift), bias holding the zero points and one half"
@@ -65,15 +70,8 @@ class SharedShiftSub:
         total = a.astype(np.int64) * lhs + b.astype(np.int64) * rhs + bias
         return store((total >> shift) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        lhs, rhs, bias, shift = self.parameters(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = a.astype("int32") * lhs + b.astype("int32") * rhs + bias
-            return clamped((total >> shift) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "sub", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        return shared_shift(*self.parameters(operation), operation, facts, residual_is_lhs)
 
     def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
         """Returns both multipliers, the bias and the shift."""
@@ -83,7 +81,7 @@ class SharedShiftSub:
         return lhs, -rhs, bias, shift
 
 
-class SquaredDifference:
+class SquaredDifference(Computes):
     """TFLite (kernels/squared_difference.cc): both operands are scaled to units of 2**-7 times twice the larger
     scale.
     """
@@ -101,19 +99,9 @@ class SquaredDifference:
         squared = (first - second) ** 2
         return store(multiply_by_quantized_multiplier(squared, *out) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = self.multipliers(operation)
-
-        def difference(a: Scalar, b: Scalar) -> Scalar:
-            first = _scaled((a.astype("int32") - lhs_type.zero_point) << self.LEFT_SHIFT, lhs)
-            return first - _scaled((b.astype("int32") - rhs_type.zero_point) << self.LEFT_SHIFT, rhs)
-
-        def square(value: Scalar) -> Scalar:
-            return clamped(_scaled(value * value, out) + out_type.zero_point, out_type)
-
-        raw = builder.emit(pointwise(builder, "difference", difference, [a, b]))
-        return pointwise(builder, "square", square, [raw])
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
+        first, second, squared = map(rounded_twice, self.multipliers(operation))
+        return Square((first, second, squared), zero_points(operation, facts), self.LEFT_SHIFT)
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
         """Returns the multipliers of both operands and of the square, in double. The scales, and twice the larger one,
@@ -130,7 +118,7 @@ class SquaredDifference:
         ]
 
 
-class PRelu:
+class PRelu(Computes):
     """TFLite (reference/prelu.h): negative values are multiplied by the second operand."""
 
     summary = "z + mul(x - zx, m) from zero on, else z + mul((x - zx) * (a - za), m_a), rounded twice"
@@ -143,17 +131,9 @@ class PRelu:
         below = multiply_by_quantized_multiplier(centered * (alpha.astype(np.int64) - alpha_type.zero_point), *slope)
         return store(np.where(centered >= 0, above, below) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, alpha: relax.Expr) -> relax.Expr:
-        in_type, alpha_type, out_type = binary_types(operation)
-        identity, slope = self.multipliers(operation)
-
-        def compute(x: Scalar, alpha: Scalar) -> Scalar:
-            centered = x.astype("int32") - in_type.zero_point
-            below = _scaled(centered * (alpha.astype("int32") - alpha_type.zero_point), slope)
-            chosen = tirx.Select(centered >= tirx.const(0, "int32"), _scaled(centered, identity), below)
-            return clamped(chosen + out_type.zero_point, out_type)
-
-        return pointwise(builder, "prelu", compute, [x, alpha])
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
+        above, below = map(rounded_twice, self.multipliers(operation))
+        return Slope(above, below, zero_points(operation, facts))
 
     def multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
         """Returns the multiplier for values from zero on, and the one for negative values (PreluPrepare in
@@ -221,4 +201,4 @@ COMPARISONS: dict[str, Compare] = {
 
 def _scaled(x: Scalar, multiplier: Multiplier) -> Scalar:
     significand, shift = (tirx.const(value, "int32") for value in multiplier)
-    return fixed_point.scale_by(x, significand, shift, np.array(multiplier[1]))
+    return tensors.scale_by(x, significand, shift, np.array(multiplier[1]))

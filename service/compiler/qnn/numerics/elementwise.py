@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tvm import relax, tirx
 
-from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.pairs import LARGEST_PRODUCT, Arithmetic, Product, rounded_twice
+from service.compiler.qnn.expressions.requantization import FloatScale
+from service.compiler.qnn.expressions.sums import Addition, FixedPointSum, SharedShiftSum
+from service.compiler.qnn.numerics.expressed import Adds, Computes
+from service.compiler.qnn.numerics.formula import store
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
@@ -16,7 +21,7 @@ from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
 
 
-class FixedPointAdd:
+class FixedPointAdd(Adds):
     """TFLite's reference kernels: both operands are scaled to units of 2**-20 times twice the larger scale (2**-15 for
     16-bit operands).
 
@@ -41,18 +46,12 @@ class FixedPointAdd:
         scaled = fixed_point.multiply_by_quantized_multiplier(np.asarray(total), *out)
         return store(scaled + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = self.multipliers(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            scaled = [
-                _scale_by((value.astype("int32") - quantized.zero_point) << self.left_shift, multiplier)
-                for value, quantized, multiplier in ((a, lhs_type, lhs), (b, rhs_type, rhs))
-            ]
-            return clamped(_scale_by(scaled[0] + scaled[1], out) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "add", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        value, residual, out = self.multipliers(operation)
+        if residual_is_lhs:
+            value, residual = residual, value
+        zero_point = facts.zero_point(operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type"))
+        return FixedPointSum(value, residual, zero_point, out, left_shift=self.left_shift)
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
         """Returns the multipliers of both operands and of their sum: (significand, shift) each."""
@@ -73,7 +72,7 @@ class NarrowAdd(FixedPointAdd):
         return super().multipliers(operation)
 
 
-class SharedShiftAdd:
+class SharedShiftAdd(Adds):
     """XNNPACK: 21-bit integer multipliers over one shift, rounded once, halves up.
 
     xnn_init_qs8_add_minmax_scalar_params (microparams-init.c) and the qs8/qu8 vadd micro-kernels.
@@ -87,15 +86,8 @@ class SharedShiftAdd:
         total = a.astype(np.int64) * lhs + b.astype(np.int64) * rhs + bias
         return store((total >> shift) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        lhs, rhs, bias, shift = self.parameters(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = a.astype("int32") * lhs + b.astype("int32") * rhs + bias
-            return clamped((total >> shift) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "add", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        return shared_shift(*self.parameters(operation), operation, facts, residual_is_lhs)
 
     def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
         """Returns both multipliers, the bias and the shift."""
@@ -111,7 +103,7 @@ class SharedShiftAdd:
         return multipliers[0], multipliers[1], bias, shift
 
 
-class FixedPointMul:
+class FixedPointMul(Computes):
     """TFLite's reference kernels (kernels/mul.cc, reference_integer_ops::Mul): one scaling, with two roundings.
 
     The multiplier s_a * s_b / s is computed in float32.
@@ -126,15 +118,9 @@ class FixedPointMul:
         scaled = fixed_point.multiply_by_quantized_multiplier(product, *multiplier)
         return store(scaled + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
         multiplier = fixed_point.quantize_multiplier(product_scale(operation))
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
-            return clamped(_scale_by(product, multiplier) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "mul", compute, [a, b])
+        return Product(rounded_twice(multiplier), zero_points(operation, facts))
 
 
 class NarrowMul(FixedPointMul):
@@ -146,9 +132,9 @@ class NarrowMul(FixedPointMul):
         self._check(operation)
         return super().evaluate(operation, a, b)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
         self._check(operation)
-        return super().lower(operation, builder, a, b)
+        return super().arithmetic(operation, facts)
 
     @staticmethod
     def _check(operation: Operation) -> None:
@@ -156,7 +142,7 @@ class NarrowMul(FixedPointMul):
         require_narrow(operation, _reach(lhs) * _reach(rhs) * product_scale(operation))
 
 
-class FloatMul:
+class FloatMul(Computes):
     """XNNPACK: the qs8/qu8 vmul micro-kernels, one float32 multiplication rounded to the nearest even integer."""
 
     summary = "z + round_even(float((a - za) * (b - zb)) * float(s_a * s_b / s))"
@@ -167,17 +153,10 @@ class FloatMul:
         scaled = product.astype(np.float32) * np.float32(product_scale(operation))
         return store(round_even(scaled).astype(np.int64) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        factor = tirx.const(product_scale(operation), "float32")
-        low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
-            scaled = tirx.max(tirx.min(product.astype("float32") * factor, tirx.const(high, "float32")), low)
-            return clamped(tirx.nearbyint(scaled).astype("int32") + out_type.zero_point, out_type)
-
-        return pointwise(builder, "mul", compute, [a, b])
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
+        scale = product_scale(operation)
+        scaling = FloatScale(np.array([scale]), bounded=LARGEST_PRODUCT * scale < LARGEST)
+        return Product(scaling, zero_points(operation, facts))
 
 
 def require_narrow(operation: Operation, reach: float) -> None:
@@ -214,6 +193,18 @@ def binary_types(operation: Operation):  # type: ignore[no-untyped-def]
     return tuple(operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
 
 
-def _scale_by(x: Scalar, multiplier: tuple[int, int]) -> Scalar:
-    significand, shift = (tirx.const(value, "int32") for value in multiplier)
-    return fixed_point.scale_by(x, significand, shift, np.array(multiplier[1]))
+def zero_points(operation: Operation, facts: Facts) -> tuple[int, int]:
+    """Returns the zero points of both operands, as the target stores them."""
+    lhs, rhs = (facts.zero_point(operation.per_tensor(name)) for name in ("lhs_type", "rhs_type"))
+    return lhs, rhs
+
+
+def shared_shift(
+    lhs: int, rhs: int, bias: int, shift: int, operation: Operation, facts: Facts, residual_is_lhs: bool
+) -> SharedShiftSum:
+    """Returns the sum of both operands times their multipliers, plus `bias`, shifted. The bias contains the zero
+    points; in the expression, only that of the residual and one half.
+    """
+    factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
+    zero_point = facts.zero_point(operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type"))
+    return SharedShiftSum(factor, of_residual, (1 << (shift - 1)) - of_residual * zero_point, shift)

@@ -59,16 +59,6 @@ def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
     return tirx.max(tirx.min(value, high), low).astype(quantized.dtype)
 
 
-def rounded_away(value: Scalar, dtype: str = "float32") -> Scalar:
-    """Rounds a float to the nearest integer, halves away from zero, as C's round does (`tirx.round` rounds halves to
-    even).
-    """
-    whole = tirx.trunc(value)
-    one, half = tirx.const(1.0, dtype), tirx.const(0.5, dtype)
-    rest = value - whole  # exact
-    return tirx.Select(rest >= half, whole + one, tirx.Select(rest <= -half, whole - one, whole))
-
-
 class ChannelConstant:
     """A scalar, or one value for each index of an axis, in tensor IR: an immediate, or a load from an operand."""
 

@@ -9,27 +9,35 @@ types' scales so that their quotient is exact; here the quotient is computed in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
+from service.compiler.qnn.expressions.averages import Average, EvenMean
+from service.compiler.qnn.expressions.conversions import FAR, Quantization
+from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.requantization import FusedFloatSum, Requantization
+from service.compiler.qnn.expressions.sums import Addition, ScaledAddition
+from service.compiler.qnn.expressions.tensors import TENSORS
+from service.compiler.qnn.numerics.expressed import Adds, Converts
 from service.compiler.qnn.numerics.formula import (
     ChannelConstant,
     Scalar,
     clamped,
-    parameter,
     pointwise,
     store,
 )
-from service.compiler.qnn.numerics.pooling import padded, reduction, windows
-from service.compiler.qnn.numerics.scaling.affine import broadcast
+from service.compiler.qnn.numerics.pooling import AveragesWindows, windows
+from service.compiler.qnn.numerics.scaling.affine import Quantizes, broadcast
 from service.compiler.qnn.numerics.scaling.requantize import FloatRequantize
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
+
+_WIDEST = 255  # the largest magnitude of a byte minus its zero point
 
 
 class RatioRequantize(FloatRequantize):
@@ -45,7 +53,7 @@ class RatioRequantize(FloatRequantize):
         return ratios(operation.quantized("in_type"), operation.per_tensor("out_type"))
 
 
-class PostSum:
+class PostSum(Converts):
     """A convolution with a sum post-operation: the residual is added before the result is rounded to an integer."""
 
     summary = "z + round_even(fma(r - z_r, float(s_r / s), float(acc) * float(s_in / s)))"
@@ -60,19 +68,22 @@ class PostSum:
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, residual: relax.Expr
     ) -> relax.Expr:
-        residual_zero_point, out_type = (
-            operation.per_tensor("residual_type").zero_point,
-            operation.per_tensor("out_type"),
-        )
-        factors, residual_factor = self.factors(operation)
+        out_type = operation.per_tensor("out_type")
+        scaling = self.requantization(operation, UNKNOWN, None)
 
-        def total(value: Scalar, other: Scalar, factor: Scalar) -> Scalar:
-            product = (value.astype("float32") * factor).astype("float64")
-            centered = other.astype("int32") - residual_zero_point
-            return _lowered(product + centered.astype("float64") * _double(residual_factor), out_type)
+        def total(value: Scalar, other: Scalar, *channels: Scalar) -> Scalar:
+            scaled = scaling.express(TENSORS, value, (*channels, other.astype("int32")))
+            return clamped(scaled + out_type.zero_point, out_type)
 
-        factor = ChannelConstant(factors, operation.quantized("in_type").axis)
-        return pointwise(builder, "requantize_add", total, [x, residual], [factor])
+        axis = operation.quantized("in_type").axis
+        constants = [ChannelConstant(each, axis) for each in scaling.arrays]
+        return pointwise(builder, "requantize_add", total, [x, residual], constants)
+
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        scales, residual_scale = self.factors(operation)
+        bounded = facts.fits(scales, float(_WIDEST * residual_scale))
+        zero_point = facts.zero_point(operation.per_tensor("residual_type"))
+        return FusedFloatSum(scales, np.full(1, residual_scale, np.float32), zero_point, bounded)
 
     def factors(self, operation: Operation) -> tuple[Array, np.float32]:
         """Returns the factors of the accumulators, and of the residual."""
@@ -81,7 +92,7 @@ class PostSum:
         return ratios(operation.quantized("in_type"), out_type), np.float32(of_residual[0])
 
 
-class ScaledSum:
+class ScaledSum(Adds):
     """The sum primitive: both operands scaled and added in float32."""
 
     summary = "z + round_even(fma(b - z_b, float(s_b / s), float(a - z_a) * float(s_a / s)))"
@@ -92,16 +103,13 @@ class ScaledSum:
         product = ((a.astype(np.int64) - lhs_type.zero_point).astype(np.float32) * lhs).astype(np.float64)
         return _rounded(product + (b.astype(np.int64) - rhs_type.zero_point) * np.float64(rhs), out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
-        lhs, rhs = self.factors(operation)
-
-        def total(a: Scalar, b: Scalar) -> Scalar:
-            left = (a.astype("int32") - lhs_type.zero_point).astype("float32") * tirx.const(float(lhs), "float32")
-            right = (b.astype("int32") - rhs_type.zero_point).astype("float64") * _double(rhs)
-            return _lowered(left.astype("float64") + right, out_type)
-
-        return pointwise(builder, "add", total, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        own, other = (float(each) for each in self.factors(operation))
+        limited = not (own + other) * _WIDEST < LARGEST
+        if residual_is_lhs:
+            own, other = other, own
+        residual_type = operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type")
+        return ScaledAddition(own, other, facts.zero_point(residual_type), residual_is_lhs, limited)
 
     def factors(self, operation: Operation) -> tuple[np.float32, np.float32]:
         """Returns the factors of both operands."""
@@ -110,7 +118,7 @@ class ScaledSum:
         return np.float32(lhs), np.float32(rhs)
 
 
-class Reorder:
+class Reorder(Quantizes):
     """A reorder from float32: multiplies by the reciprocal of the scale. The reciprocal is computed in float64 and
     rounded to float32.
     """
@@ -119,30 +127,19 @@ class Reorder:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
-        factors, zero_points = broadcast(replace(out_type, scales=tuple(self.factors(out_type))), x.ndim)
+        factors, zero_points = broadcast(replace(out_type, scales=tuple(self.factors(out_type).tolist())), x.ndim)
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         return store(round_even(np.clip(x * factors, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.quantized("out_type")
-        limit = tirx.const(2.0**30, "float32")
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        return Quantization(float(self.factors(out_type)[0]), -FAR, FAR, *facts.ends(out_type))
 
-        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
-            bounded = tirx.max(tirx.min(value * factor, limit), -limit)
-            return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
-
-        constants = [
-            parameter(self.factors(out_type), "float32", out_type),
-            parameter(out_type.zero_points, "int32", out_type),
-        ]
-        return pointwise(builder, "quantize", quantize, [x], constants)
-
-    def factors(self, quantized: QuantizedType) -> list[float]:
-        """Returns the number of steps in one unit, for each scale, as a float32."""
-        return [float(np.float32(1 / scale)) for scale in quantized.scales]
+    def factors(self, out_type: QuantizedType) -> Array:
+        """Returns the number of steps in one unit, for each scale."""
+        return (1 / np.array(out_type.scales)).astype(np.float32)
 
 
-class FloatAveragePool:
+class FloatAveragePool(AveragesWindows):
     """The int8 pooling primitive (`jit_uni_i8i8_pooling.cpp`): the sum times the float32 reciprocal of the count.
 
     Padding is not counted. If a model counts the padding, the importer adds the padding to the image as zeros.
@@ -154,32 +151,16 @@ class FloatAveragePool:
         out_type = operation.per_tensor("out_type")
         centered = x.astype(np.int64) - out_type.zero_point
         total = sum(window for window in windows(operation, centered, 0))
-        reciprocal = np.float32(1) / self.counts(operation, x.shape[1:3]).astype(np.float32)
+        counts = sum(windows(operation, np.ones((1, *x.shape[1:3], 1), np.int32), 0))
+        reciprocal = np.float32(1) / np.asarray(counts).astype(np.float32)
         mean = round_even(np.asarray(total).astype(np.float32) * reciprocal).astype(np.int64)
         return store(mean + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
-        counts = self.counts(operation, [int(dim) for dim in list(x.ty.shape)[1:3]])
-        reciprocals = np.float32(1) / counts.astype(np.float32)
-
-        def mean(total: Scalar, count: Scalar, reciprocal: Scalar) -> Scalar:
-            centered = (total - count * out_type.zero_point).astype("float32")
-            return clamped(tirx.nearbyint(centered * reciprocal).astype("int32") + out_type.zero_point, out_type)
-
-        if (counts == counts.flat[0]).all():
-            same = tirx.const(int(counts.flat[0]), "int32"), tirx.const(float(reciprocals.flat[0]), "float32")
-            return pointwise(builder, "average", lambda total: mean(total, *same), [total])
-        return pointwise(builder, "average", mean, [total, relax.const(counts), relax.const(reciprocals)])
-
-    def counts(self, operation: Operation, image: Sequence[int]) -> Array:
-        """Returns the number of elements in each window: int32 `[1, OH, OW, 1]`."""
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
         operation.require_defined(
             not operation.flag("count_include_pad"), "counts its padding, which must be part of the image"
         )
-        ones = np.ones((1, *image, 1), np.int32)
-        return np.asarray(sum(window for window in windows(operation, ones, 0)))
+        return EvenMean(facts.zero_point(operation.per_tensor("in_type")))
 
 
 def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions.averages import Average, FixedMean, IntegerMean, RoundedMean
+from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.pairs import rounded_twice
+from service.compiler.qnn.expressions.tensors import TENSORS
+from service.compiler.qnn.numerics.expressed import Averages
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.compiler.qnn.numerics.scaling.rounding import round_even
@@ -18,13 +24,54 @@ from service.core.models.arrays import Array
 _LARGEST_BYTE = 255
 
 
-class AveragePool:
+class AveragesWindows(Averages):
+    """A formula that averages the elements of pooling windows."""
+
+    facts: ClassVar[Facts] = UNKNOWN
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
+        average = self.average(operation, self.facts, math.prod(operation.ints("pool_size", 2, 1)))
+        ones = np.ones((1, *(int(dim) for dim in list(x.ty.shape)[1:3]), 1), np.int32)
+        return average_sums(
+            operation, builder, average, total, np.asarray(sum(windows(operation, ones, 0))), self.facts
+        )
+
+
+class AveragesAxes(Averages):
+    """A formula that averages all elements along axes."""
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        total, count = sum_over_axes(operation, builder, x)
+        average = self.average(operation, UNKNOWN, count)
+        return average_sums(operation, builder, average, total, np.array([count]), UNKNOWN)
+
+
+def average_sums(
+    operation: Operation, builder: relax.BlockBuilder, average: Average, total: relax.Expr, counts: Array, facts: Facts
+) -> relax.Expr:
+    """Emits an average of the sums `total` of `counts` elements each, which are added as the model stores them."""
+    out_type, bias = operation.per_tensor("out_type"), facts.bias(operation.per_tensor("in_type"))
+    numbers = [tirx.const(number, "int32") for number in average.parameters]
+
+    def mean(total: Scalar, count: Scalar) -> Scalar:
+        stored = total + count * bias if bias else total
+        return clamped(average.express(TENSORS, stored, count, numbers) - bias, out_type)
+
+    if (counts == counts.flat[0]).all():
+        count = tirx.const(int(counts.flat[0]), "int32")
+        return pointwise(builder, "average", lambda total: mean(total, count), [total])
+    return pointwise(builder, "average", mean, [total, relax.const(counts)])
+
+
+class AveragePool(AveragesWindows):
     """TFLite's AveragePool (reference/pooling.h and integer_ops/pooling.h): the integer mean of the stored values.
 
     Halves round away from zero; elements of the padding are not counted. Input and output share one type.
     """
 
     summary = "(sum + sign * count / 2) / count on stored values, padding not counted"
+    facts = Facts(known=False, biases={"int8": 1 << 7, "int16": 1 << 15})  # stored values are not negative
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         self._check(operation)
@@ -35,23 +82,9 @@ class AveragePool:
         mean = np.trunc((total + half) / count).astype(np.int64)
         return store(mean, operation.per_tensor("out_type"))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
         self._check(operation)
-        out_type = operation.per_tensor("out_type")
-        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
-        shape = [1, *(int(dim) for dim in list(x.ty.shape)[1:3]), 1]
-        counts = sum(window for window in windows(operation, np.ones(shape, np.int32), 0))
-
-        def mean(total: Scalar, count: Scalar) -> Scalar:
-            half = tirx.truncdiv(count, tirx.const(2, "int32"))
-            nudged = total + tirx.Select(total > tirx.const(0, "int32"), half, -half)
-            return clamped(tirx.truncdiv(nudged, count), out_type)
-
-        assert isinstance(counts, np.ndarray)
-        if (counts == counts.flat[0]).all():
-            count = tirx.const(int(counts.flat[0]), "int32")
-            return pointwise(builder, "average", lambda total: mean(total, count), [total])
-        return pointwise(builder, "average", mean, [total, relax.const(counts)])
+        return IntegerMean(facts.bias(operation.per_tensor("in_type")))
 
     @staticmethod
     def _check(operation: Operation) -> None:
@@ -75,7 +108,7 @@ class MaxPool:
         return pointwise(builder, "maximum", lambda value: clamped(value, out_type), [largest])
 
 
-class FixedPointMean:
+class FixedPointMean(AveragesAxes):
     """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum): 1 / count is folded into the multiplier.
 
     The significand m of s_in / s is replaced by (m << k) / count with k = floor(log2(count)), truncated.
@@ -93,19 +126,10 @@ class FixedPointMean:
         scaled = fixed_point.multiply_by_quantized_multiplier(total, *self.multiplier(operation, count))
         return store(scaled + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        total, count = sum_over_axes(operation, builder, x)
-        significand, shift = self.multiplier(operation, count)
-
-        def mean(total: Scalar) -> Scalar:
-            centered = total - tirx.const(count * in_type.zero_point, "int32")
-            scaled = fixed_point.scale_by(
-                centered, tirx.const(significand, "int32"), tirx.const(shift, "int32"), np.array(shift)
-            )
-            return clamped(scaled + out_type.zero_point, out_type)
-
-        return pointwise(builder, "mean", mean, [total])
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        zero_points = count * facts.zero_point(operation.per_tensor("in_type"))
+        rounding = rounded_twice(self.multiplier(operation, count))
+        return FixedMean(rounding, zero_points, facts.zero_point(operation.per_tensor("out_type")))
 
     def multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
         """Returns the significand and the shift."""
@@ -139,14 +163,13 @@ class FixedPointSum:
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         total, count = sum_over_axes(operation, builder, x, as_bytes=True)
-        significand, shift = self._multiplier(operation)
+        scaling = rounded_twice(self._multiplier(operation))
+        numbers = [tirx.const(int(array[0]), "int32") for array in scaling.arrays]
         least, most = (tirx.const(bound, "int32") for bound in (0, _LARGEST_BYTE))
 
         def rescale(total: Scalar) -> Scalar:
             centered = total - tirx.const(count * in_type.zero_point, "int32")
-            scaled = fixed_point.scale_by(
-                centered, tirx.const(significand, "int32"), tirx.const(shift, "int32"), np.array(shift)
-            )
+            scaled = scaling.express(TENSORS, centered, numbers)
             byte = tirx.max(tirx.min(scaled + tirx.const(out_type.zero_point, "int32"), most), least)
             return byte.astype("uint8").astype(out_type.storage)
 
@@ -158,7 +181,7 @@ class FixedPointSum:
         )
 
 
-class FloatMean:
+class FloatMean(AveragesAxes):
     """ATen: the sum of the stored values times a float32 factor, plus a float32 bias, rounded to the nearest even."""
 
     summary = "round_even(float(sum) * (float(s_in / s) * float(1 / count)) + (z - z_in * float(s_in / s)))"
@@ -170,16 +193,10 @@ class FloatMean:
         mean = total.astype(np.float32) * factor + bias
         return store(round_even(mean).astype(np.int64), operation.per_tensor("out_type"))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        total, count = sum_over_axes(operation, builder, x)
-        factor, bias = (float(value) for value in self.parameters(operation, count))
-
-        def mean(total: Scalar) -> Scalar:
-            value = total.astype("float32") * tirx.const(factor, "float32") + tirx.const(bias, "float32")
-            return clamped(tirx.nearbyint(value).astype("int32"), out_type)
-
-        return pointwise(builder, "mean", mean, [total])
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        factor, addend = (float(each) for each in self.parameters(operation, count))
+        limited = not 256 * count * abs(factor) + abs(addend) < LARGEST
+        return RoundedMean(factor, addend, facts.bias(operation.per_tensor("in_type")), limited)
 
     def parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
         """Returns the factor and the bias."""

@@ -4,11 +4,14 @@ neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, te
 
+from service.compiler.qnn.expressions.ops import Ops, Value
+from service.compiler.qnn.expressions.tensors import TENSORS
 from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -30,9 +33,18 @@ class Bilinear:
         """Combines top left, top right, bottom left and bottom right into the stored value, of any dtype."""
         raise NotImplementedError
 
-    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
-        """`blend` in tensor IR."""
+    def express(self, ops: Ops, corners: Sequence[Value], down: Value, right: Value, bias: int) -> Value:
+        """Returns the expression of `blend`, int32, for corners to whose stored values `bias` was added.
+
+        Args:
+            corners: int32.
+            down, right: int32 distances, or the bits of float32 distances.
+        """
         raise NotImplementedError
+
+    def chosen(self, operation: Operation) -> Bilinear:
+        """Returns the formula for the operation's storage."""
+        return self
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         (top, bottom, down), (left, right, along) = self.axes(operation, x.shape)
@@ -52,8 +64,10 @@ class Bilinear:
             top, bottom, down, left, right, along = at
 
             def element(n: Any, h: Any, w: Any, c: Any) -> Scalar:
-                a, b, e, f = (x[n, row[h], column[w], c] for row in (top, bottom) for column in (left, right))
-                return self.lowered((a, b, e, f), down[h], along[w]).astype(dtype)
+                corners = [x[n, row[h], column[w], c] for row in (top, bottom) for column in (left, right)]
+                values = [corner.astype("int32") for corner in corners]
+                vertical, horizontal = (TENSORS.bits(each, "int32") for each in (down[h], along[w]))
+                return self.express(TENSORS, values, vertical, horizontal, bias=0).astype(dtype)
 
             return te.compute(shape, element, name="resize")
 
@@ -94,12 +108,13 @@ class TenBits(Bilinear):
         total = (a * (1024 - down) + c * down) * (1024 - right) + (b * (1024 - down) + d * down) * right
         return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20))
 
-    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
-        a, b, c, d = (corner.astype("int32") for corner in corners)
-        whole, half = tirx.const(1024, "int32"), tirx.const(1 << 19, "int32")
-        total = (a * (whole - down) + c * down) * (whole - right) + (b * (whole - down) + d * down) * right
-        nudged = total + tirx.Select(total > tirx.const(0, "int32"), half, -half)
-        return tirx.truncdiv(nudged, tirx.const(1 << 20, "int32"))
+    def express(self, ops: Ops, corners: Sequence[Value], down: Value, right: Value, bias: int) -> Value:
+        a, b, c, d = (ops.keep(corner - ops.const(bias)) if bias else corner for corner in corners)
+        whole, zero = ops.const(1 << 10), ops.const(0)
+        up, left = ops.keep(whole - down), ops.keep(whole - right)
+        total = ops.keep((a * up + c * down) * left + (b * up + d * down) * right)
+        magnitude = ops.keep((ops.max(total, zero - total) + ops.const(1 << 19)) >> ops.const(20))
+        return ops.select(total < zero, zero - magnitude, magnitude) + ops.const(bias)
 
 
 class Float(Bilinear):
@@ -122,12 +137,16 @@ class Float(Bilinear):
         total = a * up * left + c * down * left + b * up * right + d * down * right
         return np.trunc(total + np.float32(0.5))
 
-    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
-        a, b, c, d = (corner.astype("float32") for corner in corners)
-        one = tirx.const(1.0, "float32")
-        up, left = one - down, one - right
-        total = a * up * left + c * down * left + b * up * right + d * down * right
-        return (total + tirx.const(0.5, "float32")).astype("int32")
+    def express(self, ops: Ops, corners: Sequence[Value], down: Value, right: Value, bias: int) -> Value:
+        a, b, c, d = (ops.keep(ops.cast(corner, "float32"), "float32") for corner in corners)
+        down, right = (ops.bits(distance, "float32") for distance in (down, right))
+        one = ops.const(1.0, "float32")
+        up, left = ops.keep(one - down, "float32"), ops.keep(one - right, "float32")
+        products = (a * up * left, c * down * left, b * up * right, d * down * right)
+        first, *others = (ops.keep(product, "float32") for product in products)
+        for other in others:
+            first = ops.keep(first + other, "float32")
+        return ops.cast(first + ops.const(0.5, "float32"), "int32")  # a cast rounds towards zero
 
 
 class ElevenBits(Bilinear):
@@ -150,14 +169,15 @@ class ElevenBits(Bilinear):
         top, bottom = (a << 11) + (b - a) * right, (c << 11) + (d - c) * right
         return ((top << 11) + (bottom - top) * down + (1 << 21)) >> 22
 
-    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
-        a, b, c, d = (corner.astype("int32") for corner in corners)
-        bits = tirx.const(11, "int32")
-        top, bottom = (a << bits) + (b - a) * right, (c << bits) + (d - c) * right
-        return ((top << bits) + (bottom - top) * down + tirx.const(1 << 21, "int32")) >> tirx.const(22, "int32")
+    def express(self, ops: Ops, corners: Sequence[Value], down: Value, right: Value, bias: int) -> Value:
+        # If `bias` is added to all four corners, the result grows by exactly `bias`, because it is rounded down.
+        a, b, c, d = corners
+        count, half = ops.const(11), ops.const(1 << 21)
+        top, bottom = (ops.keep((x << count) + (y - x) * right) for x, y in ((a, b), (c, d)))
+        return ((top << count) + (bottom - top) * down + half) >> ops.const(22)
 
 
-class ByStorage:
+class ByStorage(Bilinear):
     """TFLite's reference kernels: one for int8, and another for uint8."""
 
     summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
@@ -169,5 +189,4 @@ class ByStorage:
         return self.chosen(operation).lower(operation, builder, x)
 
     def chosen(self, operation: Operation) -> Bilinear:
-        """Returns the kernel for the input's storage."""
         return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()

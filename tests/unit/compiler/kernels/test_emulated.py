@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
@@ -14,6 +13,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.convolution import tiles
 from service.compiler.kernels.simd.convolution.conv import conv
+from service.compiler.qnn.expressions.requantization import FloatScale
 from service.core.models.arrays import Array
 from tests.support import emulated
 from tests.support.arm_assembly import hot_loop

@@ -50,7 +50,7 @@ def conv(
     ]
     parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
     function = kernel_function(tile.threads, [*parameters, output.destination], body, tile.resident)
-    text = translation_unit("conv.cuh", function)
+    text = translation_unit("conv.cuh", function, output.definitions)
     all_blocks = blocks + images.border_blocks(layer.destination, tile.threads)
     launch = Launch((all_blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes(reads.most))
     facts = {"tile": f"{tile.rows}x{tile.columns}, {tile.unit.instruction}", "reads": reads.most}

@@ -101,9 +101,8 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
         f"octet::depthwise<Taps, Sums, Grid, Window, {source.plane}>({read}, output);",
     ]
     parameters = ["const octet::u8* __restrict__ source", *output.residual, *constant_parameters(constants)]
-    text = translation_unit(
-        "depthwise.cuh", kernel_function(_THREADS, [*parameters, output.destination], body, _resident(layer, tile))
-    )
+    function = kernel_function(_THREADS, [*parameters, output.destination], body, _resident(layer, tile))
+    text = translation_unit("depthwise.cuh", function, output.definitions)
     blocks = ceil(_items(layer, tile) / _THREADS) + images.border_blocks(destination, _THREADS)
     facts = {
         "tile": f"{tile.rows}x{tile.columns} pixels",

@@ -1,11 +1,10 @@
-"""Elementwise operators of two quantized images (`kernels/arithmetic/pairs.py`)."""
+"""Elementwise operators of two quantized images (`qnn.expressions.pairs`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.arithmetic.pairs import arithmetic_of
+from service.compiler.kernels.arithmetic.numerics import arithmetic_of, bounds
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.types.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.types.epilogues import arithmetic_code
@@ -44,6 +43,6 @@ def pairwise(lhs: Image, rhs: Image, destination: Image, operation: Operation, m
     ]
     parameters = [f"const octet::u8* __restrict__ {name}" for name in ("lhs", "rhs")]
     parameters += [*constant_parameters(constants), "octet::u8* __restrict__ destination"]
-    text = translation_unit("pairs.cuh", kernel_function(THREADS, parameters, body))
+    text = translation_unit("pairs.cuh", kernel_function(THREADS, parameters, body), code.definition)
     function = DeviceFunction(text, launch_for(to))
     return Kernel(operation.name.removeprefix("qnn."), function, constants, destination.size_bytes)

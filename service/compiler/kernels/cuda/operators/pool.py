@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.average import (
-    Average,
-    EvenMean,
-    FixedMean,
-    FloatWindow,
-    IntegerMean,
-    RoundedMean,
-    ScaledMean,
-    average_of,
-    mean_of,
-    pooling_window,
-)
+from service.compiler.kernels.arithmetic.average import average_of, mean_of, pooling_window
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.types import images
-from service.compiler.kernels.cuda.types.epilogues import Code
+from service.compiler.kernels.cuda.types.epilogues import Code, average_code
 from service.compiler.kernels.cuda.types.images import BLOCK, check_blocks
-from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Image
+from service.compiler.qnn.expressions.averages import Average
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.artifacts.call_plan import Launch
-from service.core.models.arrays import Array
 
 _QUADS = BLOCK // 4  # the number of threads that compute a block of channels of an output pixel
 _THREADS = 128
@@ -67,33 +56,6 @@ def mean(gpu: Gpu, source: Image, destination: Image, operation: Operation, mode
     return _pool("mean", gpu, source, destination, operation, window, mean_of(mode, operation))
 
 
-def average_code(average: Average) -> Code:
-    """Returns the formula as a type of `source/average.cuh`, and an int32 array of its 32-bit parameters.
-
-    Raises:
-        Declined: `source` has no type for this formula.
-    """
-    match average:
-        case IntegerMean(bias=bias):
-            return Code(f"octet::IntegerMean<{bias}>", (average.parameters,))
-        case FixedMean() | EvenMean():
-            return Code(f"octet::{type(average).__name__}", (average.parameters,))
-        case FloatWindow(window=window, factor=factor):
-            flags = f"{str(window is not None).lower()}, {str(factor is not None).lower()}"
-            *real, after = average.parameters.tolist()
-            return Code(f"octet::FloatWindow<{flags}>", (_words(*real, int(after)),))
-        case ScaledMean(factor=factor, zero_points=zero_points, out_zero_point=out_zero_point):
-            return Code("octet::ScaledMean", (_words(factor, zero_points, out_zero_point),))
-        case RoundedMean(factor=factor, addend=addend, bias=bias):
-            return Code("octet::RoundedMean", (_words(factor, addend, bias),))
-    raise Declined(f"no kernel computes {type(average).__name__} on a GPU")
-
-
-def _words(*numbers: float) -> Array:
-    """Returns an int32 array that contains integers, and the bits of float32 values."""
-    return np.array([n if isinstance(n, int) else np.float32(n).view(np.int32) for n in numbers], np.int32)
-
-
 def _pool(
     family: str,
     gpu: Gpu,
@@ -104,7 +66,7 @@ def _pool(
     average: Average | None,
 ) -> Kernel:
     check_blocks(source, destination)
-    formula = Code("octet::Maximum") if average is None else average_code(average)
+    formula = Code("octet::Maximum", "") if average is None else average_code(average)
     reduction = formula.type if average is None else f"octet::Average<{formula.type}>"
     out, elements = bounds(operation.per_tensor("out_type")), window.kernel[0] * window.kernel[1]
     constants = (np.array([out.zero_point, out.low, out.high], np.int32), *formula.arrays)
@@ -123,9 +85,8 @@ def _pool(
         "(source, constant_0, reduction, destination);",
     ]
     parameters = ["const octet::u8* __restrict__ source", *constant_parameters(constants)]
-    text = translation_unit(
-        "pool.cuh", kernel_function(threads, [*parameters, "octet::u8* __restrict__ destination"], body)
-    )
+    function = kernel_function(threads, [*parameters, "octet::u8* __restrict__ destination"], body)
+    text = translation_unit("pool.cuh", function, formula.definition)
     launch = Launch((images.part_blocks(destination, _QUADS, threads, shares), 1, 1), (threads, 1, 1), 0)
     return Kernel(
         family, DeviceFunction(text, launch), constants, destination.size_bytes, {"threads_of_window": shares}

@@ -11,15 +11,15 @@ import math
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.arithmetic.tables import table_of
 from service.compiler.kernels.cuda.text import TYPES, constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.cuda.types.conversion import Conversion, as_bytes, by_table, dequantizing, quantizing
+from service.compiler.kernels.cuda.types.conversion import ElementCode, as_bytes, by_table, converted
 from service.compiler.kernels.cuda.types.elements import THREADS, Blocks, launch_for, require_blocks
 from service.compiler.kernels.cuda.types.images import BLOCK, CHUNK_BYTES, check_sizes
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
+from service.compiler.qnn.expressions.conversions import Dequantization, Quantization
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -48,7 +48,7 @@ def pack(
         Declined: the dtype or the layout is not supported.
     """
     check_sizes(destination)
-    conversion = as_bytes(dtype) if quantization is None else quantizing(quantization)
+    conversion = as_bytes(dtype) if quantization is None else converted(quantization)
     ends = Blocks.contiguous(destination.shape, channels_first=channels_first), Blocks.of(destination)
     facts = _facts(destination, channels_first=channels_first)
     return _kernel("pack", *ends, conversion, zero_point, destination.size_bytes, facts)
@@ -68,7 +68,7 @@ def unpack(
         Declined: the dtype or the layout is not supported.
     """
     check_sizes(source)
-    conversion = as_bytes(dtype) if dequantization is None else dequantizing(dequantization)
+    conversion = as_bytes(dtype) if dequantization is None else converted(dequantization)
     ends = Blocks.of(source), Blocks.contiguous(source.shape, channels_first=channels_first)
     size, facts = math.prod(source.shape) * np.dtype(dtype).itemsize, _facts(source, channels_first=channels_first)
     return _kernel("unpack", *ends, conversion, 0, size, facts)
@@ -107,7 +107,7 @@ def _kernel(
     family: str,
     source: Blocks,
     destination: Blocks,
-    conversion: Conversion,
+    conversion: ElementCode,
     zero_point: int,
     size_bytes: int,
     facts: dict[str, str],
@@ -130,7 +130,7 @@ def _kernel(
     body = [f"octet::{function}<{arguments}>({', '.join(given)}, destination);"]
     parameters = [f"const {TYPES[conversion.source]}* __restrict__ source", *constant_parameters(constants)]
     parameters += [f"{TYPES[conversion.destination]}* __restrict__ destination"]
-    text = translation_unit("reorder.cuh", kernel_function(THREADS, parameters, body))
+    text = translation_unit("reorder.cuh", kernel_function(THREADS, parameters, body), conversion.definition)
     return Kernel(family, DeviceFunction(text, launch), constants, size_bytes, facts)
 
 

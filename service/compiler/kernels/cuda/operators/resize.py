@@ -8,6 +8,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.interpolation import blend_of, tables_of
 from service.compiler.kernels.arithmetic.numerics import bounds
+from service.compiler.kernels.cuda.printer import Member, Text, struct
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.types import images
 from service.compiler.kernels.cuda.types.images import BLOCK, check_blocks
@@ -31,12 +32,26 @@ def resize_bilinear(source: Image, destination: Image, operation: Operation, mod
         Declined: no kernel computes `mode`'s formula for the operator, or an image is packed.
     """
     check_blocks(source, destination)
-    formula, blend = blend_of(mode, operation)
+    formula, bias = blend_of(mode, operation)
+    corners = [Text(name) for name in "abcd"]
+    blend = Member(
+        "static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right)",
+        lambda ops: formula.express(ops, corners, Text("down"), Text("right"), bias),
+    )
     tables = tables_of(formula, operation, source)
     rows, columns = ("{" + ", ".join(f"constant_{first + index}" for index in range(3)) + "}" for first in (0, 3))
-    template = f"octet::resize<octet::{type(blend).__name__}, "
+    template = "octet::resize<octet::Blend, "
     arguments = f"octet::Axis{rows}, octet::Axis{columns}"
-    return _kernel("resize", source, destination, [*tables, _fill(operation)], _QUADS, template, arguments)
+    return _kernel(
+        "resize",
+        source,
+        destination,
+        [*tables, _fill(operation)],
+        _QUADS,
+        template,
+        arguments,
+        struct("Blend", [], blend),
+    )
 
 
 def take_pixels(source: Image, destination: Image, operation: Operation) -> Kernel:
@@ -65,6 +80,7 @@ def _kernel(
     of_pixel: int,
     template: str,
     arguments: str,
+    definitions: str = "",
 ) -> Kernel:
     """Returns a resizing kernel.
 
@@ -73,6 +89,7 @@ def _kernel(
         of_pixel: the number of parts into which threads divide a block of a pixel.
         template: the beginning of the C++ call: the function and its first template arguments.
         arguments: the arguments of the call between the source and the value of the halo.
+        definitions: the text that defines the types of the template arguments.
     """
     body = [
         f"using Parts = {images.parts(destination, of_pixel)};",
@@ -82,8 +99,7 @@ def _kernel(
         f"(source, {arguments}, constant_{len(constants) - 1}, destination);",
     ]
     parameters = ["const octet::u8* __restrict__ source", *constant_parameters(constants)]
-    text = translation_unit(
-        "resize.cuh", kernel_function(_THREADS, [*parameters, "octet::u8* __restrict__ destination"], body)
-    )
+    function = kernel_function(_THREADS, [*parameters, "octet::u8* __restrict__ destination"], body)
+    text = translation_unit("resize.cuh", function, definitions)
     launch = Launch((images.part_blocks(destination, of_pixel, _THREADS), 1, 1), (_THREADS, 1, 1), 0)
     return Kernel(family, DeviceFunction(text, launch), tuple(constants), destination.size_bytes)

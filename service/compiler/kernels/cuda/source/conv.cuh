@@ -211,7 +211,7 @@ __device__ inline void write_bytes(typename Layer::Products& products, const i32
     i32 start[kRun];
 #pragma unroll
     for (int place = 0; place < kRun; ++place) {
-      own[place] = output.requantize.channel(channel + place);
+      own[place] = output.formula.channel(channel + place);
       start[place] = bias[channel + place];
     }
 #pragma unroll
@@ -236,7 +236,7 @@ __device__ inline void store_wide(typename Layer::Products& products, const i32*
 #pragma unroll
   for (int column = 0; column < Products::kOwnColumns; ++column) {
     const int channel = first_channel + products.column(column);
-    const auto own = output.requantize.channel(channel);
+    const auto own = output.formula.channel(channel);
 #pragma unroll
     for (int row = 0; row < Products::kOwnRows; ++row) {
       const int pixel = first_pixel + products.row(row);

@@ -151,7 +151,7 @@ class QuadOutput {
  public:
   __device__ QuadOutput(const Output& output, int channel) : output_(output), channel_(channel) {
 #pragma unroll
-    for (int own = 0; own < kQuad; ++own) channels_[own] = output.requantize.channel(channel + own);
+    for (int own = 0; own < kQuad; ++own) channels_[own] = output.formula.channel(channel + own);
   }
 
   __device__ void store(const i32 (&sums)[kQuad], int image, int row, int column) const {

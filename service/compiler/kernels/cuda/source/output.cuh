@@ -3,25 +3,24 @@
 // A pixel is identified by its number among the pixels of all images, or by image, row and column (`Places::at`).
 #pragma once
 
-#include "addition.cuh"
 #include "image.cuh"
+#include "rounding.cuh"
 
 namespace octet {
 
 constexpr i32 kFar = 1 << 30;  // beyond any byte, and a zero point may be added to it
 
 // An output of bytes: accumulators are requantized, a residual may be added, and the sum is clamped. The border is filled
-// with the zero point. `parameters`: the zero point, the smallest and the largest byte; with a residual also the bounds of
-// the layer's own value, and the parameters of `Addition`. kZeroPoint: the number that is subtracted from results; -1 for
-// the first parameter. kAnyByte: the bounds are 0 and 255.
-template <class Requantize, int kZeroPoint, bool kAnyByte, class Addition, class Destination, class Residual, int kPlane,
-          int kResidualPlane, int kBlocks, class Edge>
+// with the zero point. `parameters`: the zero point, the smallest and the largest byte, and the numbers of `Formula`.
+// kZeroPoint: the number that is subtracted from results; -1 for the first parameter. kAnyByte: the bounds are 0 and 255.
+template <class Formula, int kZeroPoint, bool kAnyByte, class Destination, class Residual, int kPlane, int kResidualPlane,
+          int kBlocks, class Edge>
 struct ByteOutput {
   using Element = u8;
   using Border = Edge;
-  using Channel = typename Requantize::Channel;
-  static constexpr bool kBytes = true, kAdds = Addition::kIsAny;
-  Requantize requantize;
+  using Channel = typename Formula::Channel;
+  static constexpr bool kBytes = true, kAdds = Formula::kReadsResidual;
+  Formula formula;
   const u8* residual;
   const i32* parameters;
   u8* destination;
@@ -38,8 +37,7 @@ struct ByteOutput {
   __device__ static bool has(int channel) { return channel < kBlocks * kBlock; }
   // Returns the value that `saturated` converts to a byte. `other`: the value of the residual.
   __device__ i32 value(i32 sum, const Channel& own, i32 other) const {
-    i32 value = Requantize::apply(sum, own);
-    if (kAdds) value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
+    const i32 value = Formula::apply(sum, own, other, parameters);
     const i32 zero_point = kZeroPoint < 0 ? parameters[0] : kZeroPoint;
     if (!kAnyByte) return clamped(value, parameters[1] - zero_point, parameters[2] - zero_point) + zero_point;
     return kZeroPoint == 0 ? value : min(value, kFar) + zero_point;
@@ -56,23 +54,13 @@ struct ByteOutput {
   }
 };
 
-struct NoAddition {
-  static constexpr bool kIsAny = false;
-  __device__ static i32 apply(i32 value, i32, const i32*) { return value; }
-};
-
-template <class Sum>
-struct WithAddition : Sum {
-  static constexpr bool kIsAny = true;
-};
-
 // An output to a contiguous tensor of int32, int16 or float32.
-template <class Type, class Requantize, class Destination, int kChannels>
+template <class Type, class Formula, class Destination, int kChannels>
 struct WideOutput {
   using Element = Type;
-  using Channel = typename Requantize::Channel;
+  using Channel = typename Formula::Channel;
   static constexpr bool kBytes = false, kAdds = false;
-  Requantize requantize;
+  Formula formula;
   Type* destination;
 
   template <class... Pixel>
@@ -80,7 +68,7 @@ struct WideOutput {
     return Destination::at(pixel...);
   }
   __device__ void store(int place, int channel, i32 sum, const Channel& own) const {
-    if (channel < kChannels) destination[place + channel] = Requantize::apply(sum, own);
+    if (channel < kChannels) destination[place + channel] = Formula::apply(sum, own, 0, nullptr);
   }
 };
 

@@ -4,8 +4,8 @@
 // is clipped to the image, so padding is never the maximum and is not counted, whatever the halo contains.
 #pragma once
 
-#include "average.cuh"
 #include "image.cuh"
+#include "rounding.cuh"
 
 namespace octet {
 
@@ -55,10 +55,10 @@ class Average {
   __device__ explicit Average(const i32* parameters) : formula_(parameters) {}
   __device__ static State start() { return {}; }
   __device__ void add(State& state, u32 word) const {
-    state.words[0] = formula_.template add<0>(state.words[0], word);
-    state.words[1] = formula_.template add<1>(state.words[1], word);
-    state.words[2] = formula_.template add<2>(state.words[2], word);
-    state.words[3] = formula_.template add<3>(state.words[3], word);
+    state.words[0] = formula_.template accumulate<0>(state.words[0], word);
+    state.words[1] = formula_.template accumulate<1>(state.words[1], word);
+    state.words[2] = formula_.template accumulate<2>(state.words[2], word);
+    state.words[3] = formula_.template accumulate<3>(state.words[3], word);
   }
   __device__ void merge(State& state, const State& other) const {
 #pragma unroll

@@ -1,40 +1,10 @@
-// Resizing: pixels of an image are copied, or blended from four neighbors (`kernels/arithmetic/interpolation.py`).
+// Resizing: pixels of an image are copied, or blended from four neighbors (`Blend`).
 #pragma once
 
 #include "image.cuh"
+#include "rounding.cuh"
 
 namespace octet {
-
-// Formulas that blend four neighbors, as stored: top left, top right, bottom left, bottom right. `down` and `right`: the
-// distances of the output from the first one.
-
-struct Eleventh {
-  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right) {
-    const i32 top = shift_left(a, 11) + (b - a) * right, bottom = shift_left(c, 11) + (d - c) * right;
-    return (shift_left(top, 11) + (bottom - top) * down + (1 << 21)) >> 22;
-  }
-};
-
-struct Tenth {
-  static constexpr i32 kBias = 128, kWhole = 1 << 10;
-  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right) {
-    const i32 up = kWhole - down, left = kWhole - right;
-    const i32 first = (a - kBias) * up + (c - kBias) * down, second = (b - kBias) * up + (d - kBias) * down;
-    const i32 total = first * left + second * right;
-    const i32 magnitude = (max(total, -total) + (1 << 19)) >> 20;
-    return (total < 0 ? -magnitude : magnitude) + kBias;
-  }
-};
-
-struct Real {
-  __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down_bits, i32 right_bits) {
-    const float down = __int_as_float(down_bits), right = __int_as_float(right_bits);
-    const float up = 1.0f - down, left = 1.0f - right;
-    const float first = static_cast<float>(a) * up * left, second = static_cast<float>(c) * down * left;
-    const float third = static_cast<float>(b) * up * right, fourth = static_cast<float>(d) * down * right;
-    return static_cast<i32>(first + second + third + fourth + 0.5f);
-  }
-};
 
 // For each row or column of the output: the byte offsets of its two neighbors, and the distance from the first one.
 struct Axis {

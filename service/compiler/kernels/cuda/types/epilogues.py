@@ -1,8 +1,4 @@
-"""Expresses the formulas of `kernels/arithmetic` as C++ types, and the arrays that these read.
-
-The types of epilogues are in `source/requantize.cuh` and `source/addition.cuh`, the types of elementwise operators in
-`source/pairs.cuh`.
-"""
+"""Prints the expressions of epilogues and of elementwise operators as types of CUDA C++."""
 
 from __future__ import annotations
 
@@ -11,35 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
-from service.compiler.kernels.arithmetic.onnxruntime_epilogues import FusedSum, ShiftedProduct
-from service.compiler.kernels.arithmetic.pairs import Arithmetic, Product, RealProduct, Slope, Square, Sum
-from service.compiler.kernels.arithmetic.requantization import (
-    BiasedFloatScale,
-    DoubleRounding,
-    FloatScale,
-    FloatValues,
-    FusedScale,
-    Kept,
-    Requantization,
-    SingleRounding,
-    Words,
-)
-from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
-from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
+from service.compiler.kernels.cuda.printer import Member, Text, fields, struct, texts
+from service.compiler.kernels.cuda.text import TYPES
+from service.compiler.qnn.expressions.averages import Average
+from service.compiler.qnn.expressions.pairs import Arithmetic
 from service.core.models.arrays import Array
+
+_SUM = Text("sum")
+_COUNT = Text("count")
 
 
 @dataclass(frozen=True)
 class Code:
-    """A C++ type of `source`.
+    """A C++ type.
 
     Attributes:
-        type: the name of the type, with its template arguments.
+        type: the name of the type.
+        definition: the text that defines it.
         arrays: the arrays that the type is constructed from. Each has one value for each channel, or a single value.
     """
 
     type: str
+    definition: str
     arrays: tuple[Array, ...] = ()
 
     def made_of(self, names: Sequence[str]) -> str:
@@ -47,81 +37,60 @@ class Code:
         return f"{self.type}{{{', '.join(names)}}}"
 
 
-def requantization_code(requantization: Requantization) -> Code:
-    """Returns the C++ type of a requantization, and its arrays.
+def epilogue_code(epilogue: AnyEpilogue, *, reads_residual: bool) -> Code:
+    """Returns the type that converts accumulators to values minus the output's zero point, not yet clamped.
 
-    Raises:
-        Declined: `source` has no type for this formula.
+    It reads the values of a channel once (`channel`), and is applied to accumulators of that channel.
     """
-    arrays = requantization.arrays
-    match requantization:
-        case Kept() | FloatValues() | DequantizedScale() | SingleRounding() | ShiftedProduct():
-            return Code(_named(requantization), arrays)
-        case FloatScale(bounded=bounded) | BiasedFloatScale(bounded=bounded):
-            return Code(_named(requantization, bounded), arrays)
-        case BiasedScale(factors=factors, bounded=bounded):
-            return Code(f"octet::{'' if factors is None else 'Fused'}BiasedScale<{_literal(bounded)}>", arrays)
-        case DoubleRounding(significands=significands, shifts=shifts):
-            return Code("octet::DoubleRounding", (significands.astype(np.int32), shifts.astype(np.int32)))
-        case Words(rounding=rounding, zero_point=zero_point, low=low, high=high):
-            return Code(_named(requantization, zero_point, low, high), requantization_code(rounding).arrays)
-        case FusedScale(exceptions=exceptions, mirrored=mirrored):
-            return Code(_named(requantization, len(exceptions), mirrored), arrays)
-    raise Declined(f"no kernel computes {type(requantization).__name__} on a GPU")
-
-
-def addition_code(addition: Addition | None) -> str:
-    """Returns the C++ type of an epilogue's addition, or the type for none. Raises the errors of `sum_code`."""
-    return "octet::NoAddition" if addition is None else f"octet::WithAddition<{sum_code(addition)}>"
-
-
-def sum_code(addition: Addition) -> str:
-    """Returns the C++ type of an addition.
-
-    Raises:
-        Declined: `source` has no type for this formula.
-    """
-    match addition:
-        case SharedShiftSum() | FloatSum():
-            return _named(addition)
-        case ScaledAddition(residual_is_first=first):
-            return _named(addition, first)
-        case FixedPointSum(subtracts=subtracts):
-            return _named(addition, subtracts)
-        case FusedSum(bias=bias, residual_last=last):
-            return _named(addition, bias, last)
-    raise Declined(f"no kernel computes {type(addition).__name__} on a GPU")
+    arrays = epilogue.requantization.arrays
+    values, loaded = fields(arrays, "a"), ", ".join(each.text for each in texts(arrays, "a#[number]"))
+    lines = [
+        *fields(arrays, "a", pointers=True),
+        f"static constexpr bool kReadsResidual = {str(reads_residual).lower()};",
+        "struct Channel {",
+        *(f"  {line.removeprefix('const ')}" for line in values),
+        "};",
+        f"__device__ Channel channel(int number) const {{ return {{{loaded}}}; }}",
+    ]
+    numbers = [Text(f"parameters[{3 + index}]") for index in range(len(epilogue.numbers))]
+    returned = TYPES[epilogue.element].removeprefix("octet::")
+    head = f"static {returned} apply(i32 sum, const Channel& own, i32 residual, const i32* parameters)"
+    residual = Text("residual") if reads_residual else None
+    apply = Member(head, lambda ops: epilogue.express(ops, _SUM, texts(arrays, "own.a#"), residual, numbers))
+    return Code("octet::Formula", struct("Formula", lines, apply), arrays)
 
 
 def arithmetic_code(arithmetic: Arithmetic) -> Code:
-    """Returns the C++ type of an elementwise operator, and its arrays.
-
-    Raises:
-        Declined: `source` has no type for this formula.
-    """
-    match arithmetic:
-        case Sum(addition=addition):
-            return Code(f"octet::Sum<{sum_code(addition)}>")
-        case Product(requantization=requantization):
-            scaling = requantization_code(requantization)
-            return Code(f"octet::Product<{scaling.type}>", scaling.arrays)
-        case RealProduct():
-            return Code(_named(arithmetic), arithmetic.arrays)
-        case Slope(above=above, below=below):
-            return Code(_named(arithmetic), _arrays(above, below))
-        case Square(scalings=scalings, left_shift=left_shift):
-            return Code(_named(arithmetic, left_shift), _arrays(*scalings))
-    raise Declined(f"no kernel computes {type(arithmetic).__name__} on a GPU")
+    """Returns the type of an elementwise operator. Its results lack the output's zero point, and are not clamped."""
+    arrays = arithmetic.arrays
+    numbers = [Text(f"numbers[{index}]") for index in range(len(arithmetic.numbers))]
+    operands = [Text("lhs"), Text("rhs")]
+    apply = Member(
+        "i32 apply(i32 lhs, i32 rhs, const i32* numbers) const",
+        lambda ops: arithmetic.express(ops, operands, texts(arrays, "*a#"), numbers),
+    )
+    return Code("octet::Arithmetic", struct("Arithmetic", fields(arrays, "a", pointers=True), apply), arrays)
 
 
-def _arrays(*scalings: Requantization) -> tuple[Array, ...]:
-    return tuple(array for scaling in scalings for array in requantization_code(scaling).arrays)
-
-
-def _named(formula: object, *arguments: int) -> str:
-    name = f"octet::{type(formula).__name__}"
-    return f"{name}<{', '.join(map(_literal, arguments))}>" if arguments else name
-
-
-def _literal(value: int) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def average_code(average: Average) -> Code:
+    """Returns the type that adds the bytes of a window, and computes the value to store, not yet clamped."""
+    parameters = np.array(average.parameters, np.int32)
+    numbers = [Text(f"p{index}") for index in range(len(parameters))]
+    ordered, kind = average.dtype == "float32", "float" if average.dtype == "float32" else "i32"
+    given = ", ".join(f"p{index}(parameters[{index}])" for index in range(len(parameters)))
+    lines = [
+        f"using Sum = {kind};",
+        f"static constexpr bool kOrdered = {str(ordered).lower()};",
+        *(f"const i32 {number.text};" for number in numbers),
+        f"__device__ explicit Mean(const i32* parameters) : {given} {{}}",
+        "template <int kByte>",
+    ]
+    total, byte = Text("sum", average.dtype), Text("static_cast<i32>(word >> (8 * kByte) & 0xffu)")
+    if ordered:
+        add = Member("float accumulate(float sum, u32 word) const", lambda ops: average.add(ops, total, byte, numbers))
+    else:  # integers may be added in any order, so one instruction selects a byte and adds it
+        add = Member("i32 accumulate(i32 sum, u32 word) const", lambda ops: Text("dot(word, 1u << (8 * kByte), sum)"))
+    finish = Member(
+        f"i32 finish({kind} sum, i32 count) const", lambda ops: average.express(ops, total, _COUNT, numbers)
+    )
+    return Code("octet::Mean", struct("Mean", lines, add, finish), (parameters,))

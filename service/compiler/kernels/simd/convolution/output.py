@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue, load_channels
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
@@ -44,7 +44,9 @@ class Output:
 
     def channels(self, block: Expr) -> tuple[Expr, ...]:
         """Loads the values of the requantization's arrays for a block of channels."""
-        return self.epilogue.requantization.channels(self.lanes, self.constants[:-1], block * self.lanes.isa.lanes)
+        return load_channels(
+            self.lanes, self.epilogue.requantization, self.constants[:-1], block * self.lanes.isa.lanes
+        )
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
         """Fills the halo of some blocks of an image."""

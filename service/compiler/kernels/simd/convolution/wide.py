@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.kernels.arithmetic.epilogue import WideEpilogue
+from service.compiler.kernels.arithmetic.epilogue import WideEpilogue, load_channels
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr
 from service.compiler.kernels.vector.lanes import Lanes
@@ -32,7 +32,7 @@ class WideOutput:
         return self.layer.destination.size_bytes * np.dtype(self.epilogue.dtype).itemsize
 
     def channels(self, block: Expr) -> tuple[Expr, ...]:
-        return self.epilogue.requantization.channels(self.lanes, self.constants, block * self.lanes.isa.lanes)
+        return load_channels(self.lanes, self.epilogue.requantization, self.constants, block * self.lanes.isa.lanes)
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
         """Does nothing, because the tensor has no halo."""
@@ -50,7 +50,9 @@ class WideOutput:
         """Applies the epilogue to one block of some rows of pixels, `columns` wide, and stores it without filler."""
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
-        values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
+        values = [
+            self.epilogue.requantization.express(self.lanes, accumulator, channels) for accumulator in accumulators
+        ]
         positions = [
             at + down * tensor.row + right * tensor.pixel
             for down, right in (divmod(position, columns) for position in range(len(values)))

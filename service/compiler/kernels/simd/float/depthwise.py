@@ -174,7 +174,7 @@ class _Depthwise:
             for position in sorted(shown):
                 element = self.lanes.keep(load(source, at + position * channels, lanes), "float32")
                 for pixel, j in shown[position]:
-                    sums[pixel].value = self.lanes.multiply_add(element, weights[j], sums[pixel].value)
+                    sums[pixel].value = self.lanes.fma(element, weights[j], sums[pixel].value)
         bias = load(self.buffers[1], channel, lanes) if layer.bias is not None else None
         bias = None if bias is None else self.lanes.keep(bias, "float32")
         for pixel, register in enumerate(sums):

@@ -88,7 +88,7 @@ class Singles:
         return _at_most(buffer, offset, lanes.isa.lanes, count)
 
     def add_products(self, lanes: Lanes, totals: Expr, group: Expr, weights: Expr) -> Expr:
-        return lanes.multiply_add(group, weights, totals)
+        return lanes.fma(group, weights, totals)
 
 
 SINGLES = Singles()

@@ -1,4 +1,4 @@
-"""Elementwise operators of two quantized images (`arithmetic.pairs`), or of one image (by a lookup table)."""
+"""Elementwise operators of two quantized images (`qnn.expressions.pairs`), or of one image (by a lookup table)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.arithmetic.epilogue import Epilogue
-from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.arithmetic.pairs import Arithmetic, arithmetic_of
-from service.compiler.kernels.arithmetic.requantization import Kept
+from service.compiler.kernels.arithmetic.numerics import arithmetic_of, bounds
 from service.compiler.kernels.arithmetic.tables import table_of
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -18,6 +16,8 @@ from service.compiler.kernels.simd.images.table import require_blocks, table
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.kernels.walk import Run, View, Walk
+from service.compiler.qnn.expressions.pairs import Arithmetic
+from service.compiler.qnn.expressions.requantization import Kept
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
@@ -25,7 +25,7 @@ from service.compiler.qnn.operation import Operation
 def pairwise(
     isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
 ) -> Kernel:
-    """Returns the kernel of an operator of two tensors (`arithmetic.pairs`).
+    """Returns the kernel of an operator of two tensors (`qnn.expressions.pairs`).
 
     An operand whose batch, height or width is 1 is repeated along that dimension if the destination is larger. For
     example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
@@ -113,7 +113,7 @@ class _Elementwise:
                 for buffer, start, stride, held in zip(self.sources, run.starts, run.strides, repeated, strict=False)
             ]
             kept = [self.lanes.keep(operand) for operand in operands]
-            return self.arithmetic.apply(self.lanes, kept, arrays, numbers)
+            return self.arithmetic.express(self.lanes, kept, arrays, numbers)
 
         if run.pixels < PIXELS:
             for pixel in range(run.pixels):

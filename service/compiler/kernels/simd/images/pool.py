@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.average import Average, FloatWindow, average_of, mean_of, pooling_window
+from service.compiler.kernels.arithmetic.average import average_of, mean_of, pooling_window
 from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.halo import fill_halo
@@ -23,6 +23,7 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr, Program, at_most, index, load, shuffle, splat
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.qnn.expressions.averages import Average
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
@@ -101,7 +102,7 @@ class _Pool:
         summed = average is not None and average.dtype == "int32"
         self.whole = summed and whole and (destination.height, destination.width) == (1, 1)
         self.constants = [np.array([out.zero_point, out.low, out.high], np.int32), isa.transpose_indices]
-        self.constants += [] if average is None else [average.parameters]
+        self.constants += [] if average is None else [np.array(average.parameters, np.int32)]
 
     def kernel(self, family: str) -> Kernel:
         """Returns the kernel. Each iteration of the parallel loop computes one row of one channel block."""
@@ -184,10 +185,7 @@ class _Pool:
         accumulator.value = self.lanes.const(0, self.average.dtype)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
             stored = self.lanes.widen(self.read, corner + row * self.source.row + column * pixel)
-            if isinstance(self.average, FloatWindow):
-                accumulator.value = self.average.add(self.lanes, accumulator.value, stored, self._number)
-            else:
-                accumulator.value = accumulator.value + stored
+            accumulator.value = self.average.add(self.lanes, accumulator.value, stored, self._parameters())
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(accumulator.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
@@ -237,12 +235,12 @@ class _Pool:
 
     def _finished(self, accumulator: Expr, count: Expr) -> Expr:
         assert self.average is not None
-        return self.average.finish(self.lanes, accumulator, index(count), self._number)
+        return self.average.express(self.lanes, accumulator, index(count), self._parameters())
 
-    def _number(self, position: int) -> Expr:
-        """Loads one of the average's parameters into every lane."""
+    def _parameters(self) -> list[Expr]:
+        """Loads each of the average's parameters into every lane."""
         (numbers,) = self.numbers
-        return splat(load(numbers, position, 1), self.isa.lanes)
+        return [splat(load(numbers, index, 1), self.isa.lanes) for index in range(int(numbers.shape[0]))]
 
     def _bounded(self, value: Expr) -> Expr:
         """Clamps int32 values."""

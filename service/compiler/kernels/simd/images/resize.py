@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.interpolation import Blend, blend_of, tables_of
+from service.compiler.kernels.arithmetic.interpolation import blend_of, tables_of
 from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Kernel
@@ -21,6 +21,7 @@ from service.compiler.kernels.simd.images.table import require_blocks
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.resize import Bilinear
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
@@ -37,10 +38,10 @@ def resize_bilinear(
         Declined: no kernel computes `mode`'s formula for the operator, or an image is packed.
     """
     require_blocks(isa, source, destination)
-    formula, blend = blend_of(mode, operation)
+    formula, bias = blend_of(mode, operation)
     zero_point = bounds(operation.per_tensor("out_type")).zero_point
     return _Resize(
-        isa, source, destination, tables_of(formula, operation, source), blend, zero_point, parallel
+        isa, source, destination, tables_of(formula, operation, source), (formula, bias), zero_point, parallel
     ).kernel()
 
 
@@ -51,11 +52,11 @@ class _Resize:
         source: Image,
         destination: Image,
         tables: list[Array],
-        blend: Blend,
+        blend: tuple[Bilinear, int],
         zero_point: int,
         parallel: bool,
     ) -> None:
-        self.isa, self.source, self.destination, self.blend = isa, source, destination, blend
+        self.isa, self.source, self.destination, (self.formula, self.bias) = isa, source, destination, blend
         self.parallel, self.constants = parallel, [*tables, np.array([zero_point], np.uint8)]
 
     def kernel(self) -> Kernel:
@@ -99,7 +100,8 @@ class _Resize:
     def _value(self, lines: Sequence[Expr], down: Expr, column: Expr) -> Expr:
         sides = [self.program.bind(load(table, column, 1)) for table in self.columns[:2]]
         corners = [self.lanes.keep(self.lanes.widen(self.read, line + side)) for line in lines for side in sides]
-        return self.lanes.keep(self.blend.apply(self.lanes, corners, down, self._splat(self.columns[2], column)))
+        right = self._splat(self.columns[2], column)
+        return self.lanes.keep(self.formula.express(self.lanes, corners, down, right, self.bias))
 
     def _splat(self, table: Buffer, index: Expr) -> Expr:
         return self.lanes.keep(splat(load(table, index, 1), self.isa.lanes))

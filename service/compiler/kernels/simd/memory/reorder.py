@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.conversion import Dequantization, Quantization
+from service.compiler.kernels.arithmetic.conversion import convert
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
@@ -20,6 +20,7 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.simd.memory.channels_first import ChannelsFirst
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
+from service.compiler.qnn.expressions.conversions import Conversion, Dequantization, Quantization
 from service.core.models.arrays import Array
 
 
@@ -102,13 +103,13 @@ def unpack(
     return Kernel("unpack", program.function(), tuple(constants), size, facts)
 
 
-def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:
+def _converted(program: Program, conversion: Conversion, constants: list[Array]) -> Vector:
     """Returns a function that applies `conversion`. The numbers of `conversion` become an additional parameter of the
     kernel.
     """
-    constants.append(conversion.numbers)
+    constants.append(np.array(conversion.numbers, np.int32))
     numbers = program.parameter("numbers", "int32", constants[-1].size)
-    return partial(conversion.apply, numbers)
+    return partial(convert, conversion, numbers)
 
 
 class _Reorder:

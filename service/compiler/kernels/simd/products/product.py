@@ -20,9 +20,8 @@ from functools import partial
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue
-from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.arithmetic.requantization import DoubleRounding, FloatScale, FloatValues, Requantization
+from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue, load_channels
+from service.compiler.kernels.arithmetic.numerics import bounds, expressed, require_finite
 from service.compiler.kernels.group import Group, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS
@@ -32,9 +31,10 @@ from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, 
 from service.compiler.kernels.vector.isa import PIXELS, Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.kernels.walk import map_bytes
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.scaling.affine import Dequantize
-from service.compiler.qnn.numerics.scaling.requantize import FloatRequantize, TwoRoundings, multipliers
+from service.compiler.qnn.numerics.expressed import Converts
 from service.compiler.qnn.operation import Operation
 
 _LARGEST = 255 * 255  # the largest magnitude of a product
@@ -91,22 +91,17 @@ def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
 
 def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
     """Returns the conversion of sums of `depth` products to bytes or to real values, with one scale."""
-    formula, in_type = mode.formula(requantize), requantize.per_tensor("in_type")
+    in_type = requantize.per_tensor("in_type")
     if in_type.zero_point:
         raise Declined(f"sums of type {in_type} have a zero point")
-    if isinstance(formula, Dequantize):
-        return FloatValues(np.repeat(np.array(in_type.scales, np.float32), isa.lanes))
-    if isinstance(formula, TwoRoundings):
-        significands, shifts = (np.repeat(values.reshape(-1)[:1], isa.lanes) for values in multipliers(requantize))
-        if shifts[0] > 0 and depth * _LARGEST << int(shifts[0]) >= 1 << 31:
-            raise Declined("its scaled sums may leave 32 bits")
-        return DoubleRounding(significands, shifts, bounded=depth * _LARGEST < 1 << 30)
-    if isinstance(formula, FloatRequantize):
-        scales = np.repeat(np.asarray(formula.scales(requantize), np.float32).reshape(-1)[:1], isa.lanes)
-        if not np.isfinite(scales).all():
-            raise Declined("its scale exceeds float32")
-        return FloatScale(scales, bounded=bool(depth * _LARGEST * float(scales[0]) < 1 << 31))
-    raise Declined(f"no kernel computes {formula.summary}")
+    if len(requantize.call.args) > 1:
+        raise Declined("a bias is added")
+    largest = np.array([depth * _LARGEST])
+    scale = expressed(mode, requantize, Converts).requantization(requantize, Facts(-largest, largest), None)
+    if scale.is_wide:
+        raise Declined("its scaled sums may leave 32 bits")
+    require_finite(scale.arrays)
+    return scale.extended(isa.lanes)
 
 
 @dataclass(frozen=True)
@@ -174,7 +169,7 @@ class _Product:
             self.both, self.lhs_point, self.rhs_point = (
                 self.lanes.keep(splat(load(points, index, 1), isa.lanes)) for index in range(3)
             )
-            self.channels = epilogue.requantization.channels(self.lanes, self.factors, 0)
+            self.channels = load_channels(self.lanes, epilogue.requantization, self.factors, 0)
             self._item(item, *sources)
         facts = {"tile": f"{self.tile.rows} rows, {self.tile.blocks} blocks"}
         return Kernel("product", program.function(), constants, self.out.size, facts)
@@ -328,7 +323,7 @@ class _Product:
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
         scale = self.epilogue.requantization
-        values = [scale.apply(self.lanes, total.value, self.channels) for total in totals]
+        values = [scale.express(self.lanes, total.value, self.channels) for total in totals]
         shown = partial(_to_tensor_bytes, self.out.dtype)
 
         def store(line: int, row: Expr) -> None:

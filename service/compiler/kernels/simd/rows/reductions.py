@@ -15,8 +15,8 @@ from tvm import tirx
 from service.compiler.kernels.program import Expr, Program, Register, splat
 from service.compiler.kernels.rows import Step
 from service.compiler.kernels.simd.rows.values import Vectors
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.extremes import larger, smaller
-from service.compiler.qnn.numerics.scaling.fused import lowered_fma
 from service.compiler.qnn.numerics.sums.moments import rounded_squares
 from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
 
@@ -165,7 +165,7 @@ class _Squares(_Eights):
     """`ops.real_squares`."""
 
     def _combine(self, total: Expr, part: Expr) -> Expr:
-        return lowered_fma(part, part, total, self._width)
+        return tensors.fma(part, part, total, self._width)
 
     def folded(self) -> Expr:
         total = self._concatenate(self._sums, EIGHTS, "float32")
@@ -178,7 +178,7 @@ class _Squares(_Eights):
             if index < rounded_squares(self.columns):
                 total = total + one.rounded(element * element)
             else:
-                total = lowered_fma(element, element, total)
+                total = tensors.fma(element, element, total)
             total = self.program.bind(total, "float32")
         return total
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.kernels.arithmetic.conversion import dequantization_of, quantization_of
+from service.compiler.kernels.arithmetic.conversion import convert, dequantization_of, quantization_of
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics import Mode, dynamic
 from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
-from service.compiler.qnn.numerics.scaling.fused import lowered_fma
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.core.models.arrays import Array
@@ -119,7 +119,7 @@ _COMPUTE: dict[str, Compute] = {
     "relax.sqrt": lambda vectors, a: intrinsic(vectors.dtype("float32"), "llvm.sqrt", a),
     "relax.subtract": _plain(lambda a, b: a - b),
     "relax.where": _plain(lambda condition, a, b: tirx.Select(condition, a, b)),
-    "qnn.real_fma": lambda vectors, a, b, c: lowered_fma(a, b, c, vectors.width),
+    "qnn.real_fma": lambda vectors, a, b, c: tensors.fma(a, b, c, vectors.width),
 }
 _DYNAMIC = ("qnn.dynamic_parameter", "qnn.dynamic_quantize", "qnn.dynamic_scale")
 _REAL_ONLY = ("relax.ceil", "relax.divide", "relax.floor", "relax.isnan", "relax.nn.relu", "relax.round", "relax.sqrt")
@@ -207,12 +207,12 @@ class Computation:
         if step.operation is not None and step.name in ("qnn.quantize", "qnn.dequantize"):
             make = quantization_of if step.name == "qnn.quantize" else dequantization_of
             self._conversion = make(mode, step.operation)
-            self.arrays = [self._conversion.numbers]
+            self.arrays = [np.array(self._conversion.numbers, np.int32)]
 
     def apply(self, vectors: Vectors, operands: list[Expr], buffers: list[Buffer]) -> Expr:
         """Returns the step's result. `buffers` are the buffers that contain `arrays`."""
         if buffers:
-            made = self._conversion.apply(buffers[0], operands[0], vectors.width)
+            made = convert(self._conversion, buffers[0], operands[0], vectors.width)
             return vectors.rounded(made) if self.step.name == "qnn.dequantize" else made
         if self.step.name in IDENTITIES:
             return operands[0]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.compiler.qnn.operation import Operation
@@ -43,9 +44,9 @@ class L2Normalize:
             zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
             shifted = (value.astype("int32") - in_type.zero_point) << tirx.const(before, "int32")
             total = shift + tirx.const(after, "int32")
-            left = fixed_point.shift_count(tirx.max(total, zero), "int32", 0, 30)
-            high = fixed_point.high_mul(shifted << left, significand)
-            divided = fixed_point.divide_by_pot(high, tirx.max(-total, one))
+            left = tensors.shift_count(tirx.max(total, zero), "int32", 0, 30)
+            high = tensors.high_mul(shifted << left, significand)
+            divided = tensors.divide_by_pot(high, tirx.max(-total, one))
             return clamped(tirx.Select(total < zero, divided, high) + out_type.zero_point, out_type)
 
         return pointwise(builder, "l2_normalize", normalize, [x, significand, shift])
@@ -117,7 +118,7 @@ def _pairs(value: Scalar) -> Scalar:
 
 
 def _half(value: Scalar) -> Scalar:
-    doubled = fixed_point.shift_count((_pairs(value) * tirx.const(2, "int32")).astype("int64"), "int64", 0, 30)
+    doubled = tensors.shift_count((_pairs(value) * tirx.const(2, "int32")).astype("int64"), "int64", 0, 30)
     return (((_reduced(value).astype("int64") << doubled) >> _int64(1)) + _int64(1)) >> _int64(1)
 
 
@@ -133,7 +134,7 @@ def _right(pairs: Scalar, value: Scalar) -> Scalar:
 
 def _significand(x: Scalar, pairs: Scalar, value: Scalar) -> Scalar:
     root, right = _mul(x, _int64(1518500250)), _right(pairs, value)
-    left = fixed_point.shift_count(tirx.max(-right, tirx.const(0, "int32")).astype("int64"), "int64", 0, 8)
+    left = tensors.shift_count(tirx.max(-right, tirx.const(0, "int32")).astype("int64"), "int64", 0, 8)
     one = value <= tirx.const(1, "int32")
     return tirx.Select(one, _int64((1 << 31) - 1), root << left).astype("int32")
 

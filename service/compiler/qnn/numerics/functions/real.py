@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import Scalar, pointwise
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
@@ -196,7 +197,7 @@ class _Vector:
         return self.keep(tirx.max(self.const(low), self.keep(tirx.min(self.const(high), x))))
 
     def fma(self, a: Scalar, b: Scalar, c: Scalar) -> Scalar:
-        return lowered_fma(a, b, c, self._lanes)
+        return tensors.fma(a, b, c, self._lanes)
 
     def keep(self, value: Scalar) -> Scalar:
         return self._bind(value, self._dtype("float32"))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.compiler.qnn.numerics.scaling.fixed_point import (
@@ -50,7 +51,7 @@ class FixedPointSoftmax:
         out_type = operation.per_tensor("out_type")
         exponentials = look_up(builder, x, self._table(operation).astype(np.int32))
         rounded = pointwise(
-            builder, "to_sum", lambda e: fixed_point.divide_by_pot(e, tirx.const(_SUM_BITS, "int32")), [exponentials]
+            builder, "to_sum", lambda e: tensors.divide_by_pot(e, tirx.const(_SUM_BITS, "int32")), [exponentials]
         )
         total = row_reduce(builder, builder.emit(rounded), te.sum, "sum")
         scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": OPAQUE}))
@@ -59,7 +60,7 @@ class FixedPointSoftmax:
             shift = tirx.const(_SUM_BITS + 23, "int32") - tirx.clz(total)
             # A sum of 512 or more needs a shift by more than 31 bits, which int32 does not allow.
             largest = tirx.const(31, "int32")
-            scaled = fixed_point.divide_by_pot(fixed_point.high_mul(exponential, scale), tirx.min(shift, largest))
+            scaled = tensors.divide_by_pot(tensors.high_mul(exponential, scale), tirx.min(shift, largest))
             probability = tirx.Select(shift > largest, tirx.const(0, "int32"), scaled)
             return clamped(probability + int(np.iinfo(out_type.storage).min), out_type)
 
@@ -197,7 +198,7 @@ def _lowered_reciprocal(total: Scalar) -> Scalar:
     def clip(value: Scalar) -> Scalar:
         return tirx.max(tirx.min(value, const(_INT32_MAX)), const(-(1 << 31)))
 
-    headroom = fixed_point.shift_count(tirx.clz(total).astype("int64"), "int64", 0, 31)
+    headroom = tensors.shift_count(tirx.clz(total).astype("int64"), "int64", 0, 31)
     minus_one = (total.astype("int64") << headroom) - const(1 << 31)
     half_denominator = (minus_one + const(_INT32_MAX) + const(1)) >> const(1)
 

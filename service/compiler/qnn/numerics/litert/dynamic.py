@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics import dynamic
 from service.compiler.qnn.numerics.dynamic import HIGH, LOW, Scheme, difference, f32, f64, splat
-from service.compiler.qnn.numerics.formula import Scalar, rounded_away
+from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.numerics.scaling.affine import round_away
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
@@ -66,7 +67,7 @@ def _lowered_asymmetric(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scal
     point = tirx.Select(nearer, f64(LOW) - below, f64(HIGH) - above)
     bounded = tirx.max(tirx.min(point, f64(HIGH)), f64(LOW))
     scale = steps.astype("float32")
-    rounded = tirx.Select(empty, f64(0), rounded_away(bounded, "float64"))
+    rounded = tirx.Select(empty, f64(0), tensors.rounded_away(bounded, "float64"))
     return scale, rounded.astype("float32"), f32(1) / scale
 
 
@@ -145,7 +146,7 @@ class QuantizeByParameters(_Hybrid, dynamic.QuantizeByParameters):
     def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:
         far, low, high = (splat(value, lanes) for value in (_FAR, LOW, HIGH))
         bounded = tirx.max(tirx.min(x * factor, far), -far)
-        rounded = tirx.nearbyint(bounded) if self.by_delegate(operation) else rounded_away(bounded)
+        rounded = tirx.nearbyint(bounded) if self.by_delegate(operation) else tensors.rounded_away(bounded)
         stored = tirx.max(tirx.min(rounded + point, high), low)
         return tirx.Cast(f"int32x{lanes}" if lanes > 1 else "int32", stored)
 
@@ -204,7 +205,7 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
     ) -> Scalar:
         acc, added = difference(sums, point, weight_sums, lanes), splat(0, lanes) if bias is None else bias
         if self.by_delegate(operation):
-            return lowered_fma(acc * scale, weights, added, lanes)
+            return tensors.fma(acc * scale, weights, added, lanes)
         order, _ = self._orders(operation)
         return _rounded(order(acc, scale, weights), lanes) + added
 

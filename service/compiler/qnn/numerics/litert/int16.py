@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import (
     OPAQUE,
     ChannelConstant,
     Scalar,
     clamped,
     pointwise,
-    rounded_away,
     store,
 )
 from service.compiler.qnn.numerics.functions.softmax import look_up, row_reduce
@@ -53,7 +53,7 @@ class ReducedMultiplier:
         multipliers, counts = self.parameters(operation)
 
         def scale(value: Scalar, multiplier: Scalar, half: Scalar, count: Scalar) -> Scalar:
-            shift = fixed_point.shift_count(count, "int64", 1, 46)
+            shift = tensors.shift_count(count, "int64", 1, 46)
             return clamped(((value.astype("int64") * multiplier + half) >> shift).astype("int32"), out_type)
 
         arrays = (multipliers, np.int64(1) << (counts - 1), counts)
@@ -92,7 +92,7 @@ class DoubleScale:
         limit = tirx.const(_INT32_LIMIT, "float64")
 
         def scale(value: Scalar, factor: Scalar) -> Scalar:
-            rounded = rounded_away(value.astype("float64") * factor, "float64")
+            rounded = tensors.rounded_away(value.astype("float64") * factor, "float64")
             held = tirx.Select(tirx.any(rounded >= limit, rounded <= -limit), -limit, rounded)
             return clamped(held.astype("int32"), out_type)
 
@@ -127,9 +127,9 @@ class HalvesUp:
         right = np.maximum(-shifts, 0)
 
         def scale(value: Scalar, significand: Scalar, left: Scalar, right: Scalar, half: Scalar) -> Scalar:
-            shifted = value.astype("int32") << fixed_point.shift_count(left, "int32", 0, 30)
-            high = fixed_point.high_mul(shifted, significand).astype("int64")
-            rounded = (high + half) >> fixed_point.shift_count(right, "int64", 0, 31)
+            shifted = value.astype("int32") << tensors.shift_count(left, "int32", 0, 30)
+            high = tensors.high_mul(shifted, significand).astype("int64")
+            rounded = (high + half) >> tensors.shift_count(right, "int64", 0, 31)
             return clamped(rounded.astype("int32"), out_type)
 
         halves = (np.int64(1) << right.astype(np.int64)) >> 1
@@ -191,7 +191,7 @@ class InterpolatedSoftmax:
         def invert(total: te.Tensor, table: te.Tensor) -> te.Tensor:
             def element(*index: Any) -> Scalar:
                 value = total(*index)
-                left = fixed_point.shift_count(tirx.clz(value).astype("int64") - 1, "int64", 0, 30)
+                left = tensors.shift_count(tirx.clz(value).astype("int64") - 1, "int64", 0, 30)
                 shifted = ((value.astype("int64") << left) + (1 << 13)) >> tirx.const(14, "int64")
                 position = shifted - 3 * (1 << 15) - _LOW
                 return table[tirx.max(tirx.min(position, tirx.const(_HIGH - _LOW, "int64")), tirx.const(0, "int64"))]
@@ -203,7 +203,7 @@ class InterpolatedSoftmax:
 
         def normalize(exponential: Scalar, total: Scalar, inverse: Scalar) -> Scalar:
             one = tirx.const(1, "int32")
-            count = fixed_point.shift_count(tirx.const(31, "int32") - tirx.clz(total), "int32", 1, 30)
+            count = tensors.shift_count(tirx.const(31, "int32") - tirx.clz(total), "int32", 1, 30)
             scaled = (exponential * inverse + (one << (count - one))) >> count
             return clamped(tirx.max(scaled, tirx.const(0, "int32")), out_type)
 

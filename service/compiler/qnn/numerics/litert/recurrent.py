@@ -7,6 +7,11 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
+from service.compiler.qnn.expressions.requantization import DoubleRounding, Requantization
+from service.compiler.qnn.expressions.tensors import TENSORS
+from service.compiler.qnn.numerics.expressed import Converts
 from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.litert import gemmlowp16
 from service.compiler.qnn.numerics.scaling import fixed_point
@@ -19,7 +24,7 @@ _GATE_BITS = 3
 _GATES = ("input", "forget", "candidate", "output")
 
 
-class Rescale:
+class Rescale(Converts):
     """MatrixBatchVectorMultiplyAccumulate on integers (reference/portable_tensor_utils.cc), from its sums on; and the
     last steps of EvalIntegerSVDF (reference/svdf.h).
     """
@@ -37,21 +42,24 @@ class Rescale:
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, addend: relax.Expr | None = None
     ) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        significands, shifts = self.multipliers(operation)
-        zero_point = tirx.const(out_type.zero_point, "int64")
+        scaling = self.requantization(operation, UNKNOWN, None)
+        operands = [x] if addend is None else [x, addend]
 
         def rescale(value: Scalar, *others: Scalar) -> Scalar:
-            *added, significand, shift = others
-            total = fixed_point.scale_by(value, significand, shift, shifts).astype("int64") + zero_point
-            for each in added:
+            scaled = scaling.express(TENSORS, value, others[len(operands) - 1 :])
+            total = scaled.astype("int64") + tirx.const(out_type.zero_point, "int64")
+            for each in others[: len(operands) - 1]:
                 total = total + each.astype("int64")
             low, high = (tirx.const(bound, "int64") for bound in (out_type.min, out_type.max))
             return tirx.max(tirx.min(total, high), low).astype(out_type.dtype)
 
         axis = operation.quantized("in_type").axis
-        constants = [ChannelConstant(values, axis) for values in (significands, shifts)]
-        operands = [x] if addend is None else [x, addend]
-        return pointwise(builder, "rescale", rescale, operands, constants)
+        return pointwise(
+            builder, "rescale", rescale, operands, [ChannelConstant(each, axis) for each in scaling.arrays]
+        )
+
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        return DoubleRounding(*self.multipliers(operation), bounded=bool((facts.magnitudes < 1 << 30).all()))
 
     def multipliers(self, operation: Operation) -> tuple[Array, Array]:
         """Returns significands and shifts: one, or one for each index of the last axis."""
@@ -126,7 +134,7 @@ class LstmOutput:
                 opened = _looked_up(logistic, gates[n, c + cells * position])
                 product = opened * _looked_up(tanh, cell[n, c])
                 factors = tirx.const(significand, "int32"), tirx.const(shift, "int32")
-                scaled = fixed_point.scale_by(product, factors[0], factors[1], np.array([shift]))
+                scaled = tensors.scale_by(product, factors[0], factors[1], np.array([shift]))
                 return clamped(scaled + zero_point, out_type)
 
             return te.compute(cell.shape, element, name="lstm_output")
@@ -203,4 +211,4 @@ def _looked_up(table: te.Tensor, x: Scalar) -> Scalar:
 
 
 def _divided(x: Scalar, exponent: int) -> Scalar:
-    return fixed_point.divide_by_pot(x, tirx.const(exponent, "int32"))
+    return tensors.divide_by_pot(x, tirx.const(exponent, "int32"))

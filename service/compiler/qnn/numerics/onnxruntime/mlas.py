@@ -12,17 +12,24 @@ import math
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.elementwise import binary_types, product_scale
+from service.compiler.qnn.expressions.averages import Average, FloatWindow, ScaledMean
+from service.compiler.qnn.expressions.conversions import Quantization
+from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.pairs import Arithmetic, Product
+from service.compiler.qnn.expressions.requantization import ShiftedProduct
+from service.compiler.qnn.expressions.sums import Addition, FusedSum
+from service.compiler.qnn.numerics.elementwise import binary_types, product_scale, zero_points
+from service.compiler.qnn.numerics.expressed import Adds, Averages, Computes
 from service.compiler.qnn.numerics.formula import (
     Scalar,
     clamped,
-    parameter,
     pointwise,
     store,
 )
-from service.compiler.qnn.numerics.pooling import mean_axes, padded, reduction, sum_over_axes, windows
-from service.compiler.qnn.numerics.scaling.affine import broadcast
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.pooling import AveragesAxes, average_sums, mean_axes, padded, reduction, windows
+from service.compiler.qnn.numerics.scaling.affine import Quantizes, broadcast
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.requantize import shifted
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
@@ -35,7 +42,7 @@ _LARGEST_PRODUCT_RATIO = 1 << 14  # the largest ratio for products
 _BEYOND_INT32 = 2.0**31
 
 
-class Quantize:
+class Quantize(Quantizes):
     """MlasQuantizeLinear (mlas/lib/quantize.cpp): divides in float32, clamps the quotient, then rounds it."""
 
     summary = "z + round_even(clamp(x / s))"
@@ -50,17 +57,13 @@ class Quantize:
         bounded = np.minimum(np.where(ratio > low, ratio, low), high)
         return store(round_even(bounded).astype(np.int64) + zero_points, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.quantized("out_type")
+    def factors(self, out_type: QuantizedType) -> Array:
+        return np.array(out_type.scales, np.float32)
 
-        def quantize(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
-            return _quantized(value / scale, zero_point, out_type)
-
-        constants = [
-            parameter(out_type.scales, "float32", out_type),
-            parameter(out_type.zero_points, "int32", out_type),
-        ]
-        return pointwise(builder, "quantize", quantize, [x], constants)
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        least, largest = (float(end - out_type.zero_points[0]) for end in (out_type.min, out_type.max))
+        factor = float(self.factors(out_type)[0])
+        return Quantization(factor, least, largest, *facts.ends(out_type), divides=True, nan_is_low=True)
 
 
 class Rescale:
@@ -96,7 +99,7 @@ class Concatenate:
         return relax.op.concat(values, operation.integer("axis"))
 
 
-class Add:
+class Add(Adds):
     """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the fused multiply-adds that its compiler generated.
 
     If one operand is repeated along the last axis, MLAS takes that operand as the second one, and importers do so too.
@@ -113,16 +116,15 @@ class Add:
         total = fma(a.astype(np.float32), lhs, fma(b.astype(np.float32), rhs, fixed))
         return store(_rounded(total), operation.per_tensor("out_type"))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        lhs, rhs, fixed = (_float_constant(value) for value in self.parameters(operation))
-        overflows = self.overflows(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = lowered_fma(a.astype("float32"), lhs, lowered_fma(b.astype("float32"), rhs, fixed))
-            return _lowered_rounded(total, out_type, overflows=overflows)
-
-        return pointwise(builder, "add", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        value_type, residual_type, out_type = binary_types(operation)
+        ratio, of_residual, fixed = self.parameters(operation)
+        if residual_is_lhs:
+            value_type, residual_type = residual_type, value_type
+            ratio, of_residual = of_residual, ratio
+        points = value_type.zero_point, out_type.zero_point
+        bias, overflows = facts.bias(residual_type), self.overflows(operation)
+        return FusedSum((ratio, of_residual), fixed, points, bias, residual_is_lhs, overflows)
 
     def parameters(self, operation: Operation) -> tuple[float, float, float]:
         """Returns the scale ratio of each operand, and the constant term, which contains the zero points."""
@@ -140,7 +142,7 @@ class Add:
         return not max(lhs, rhs) < _LARGEST_RATIO
 
 
-class Mul:
+class Mul(Computes):
     """QLinearMul (mlas/lib/qlmul.cpp). A product beyond 32 bits becomes the smallest value, as in `Add`."""
 
     summary = "round_even(float((a - z_a) * (b - z_b)) * float(s_a * s_b / s) + z); the smallest beyond 32 bits"
@@ -152,20 +154,10 @@ class Mul:
             scaled = product.astype(np.float32) * np.float32(self.scale(operation)) + np.float32(out_type.zero_point)
         return store(_rounded(scaled), out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        # A product of a 17-bit and a 24-bit number is exact in float64. The product is therefore rounded only once, to
-        # float32, and LLVM cannot change the result by contracting the product with the sum.
-        factor = _float_constant(self.scale(operation)).astype("float64")
-        overflows = self.overflows(operation)
-        zero_point = tirx.const(float(out_type.zero_point), "float32")
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
-            scaled = (product.astype("float64") * factor).astype("float32") + zero_point
-            return _lowered_rounded(scaled, out_type, overflows=overflows)
-
-        return pointwise(builder, "mul", compute, [a, b])
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
+        zero_point, overflows = operation.per_tensor("out_type").zero_point, self.overflows(operation)
+        scaling = ShiftedProduct(self.scale(operation), zero_point, overflows)
+        return Product(scaling, zero_points(operation, facts))
 
     def scale(self, operation: Operation) -> float:
         """Returns s_a * s_b / s, each step in float32."""
@@ -176,7 +168,7 @@ class Mul:
         return not self.scale(operation) < _LARGEST_PRODUCT_RATIO
 
 
-class GlobalAverage:
+class GlobalAverage(AveragesAxes):
     """QLinearGlobalAveragePool (mlas/lib/qlgavgpool.cpp): an integer sum, scaled once."""
 
     summary = "z + round_even(clamp(float(sum - n * z_in) * float(s_in / float(s * n))))"
@@ -190,16 +182,10 @@ class GlobalAverage:
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
         return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        total, count = sum_over_axes(operation, builder, x)
-        factor = tirx.const(float(self.factor(operation, count)), "float32")
-
-        def mean(total: Scalar) -> Scalar:
-            centered = total - tirx.const(count * in_type.zero_point, "int32")
-            return _quantized(centered.astype("float32") * factor, tirx.const(out_type.zero_point, "int32"), out_type)
-
-        return pointwise(builder, "mean", mean, [total])
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        factor, zero_point = self.factor(operation, count), facts.zero_point(operation.per_tensor("out_type"))
+        limited = not 256 * count * float(factor) < LARGEST
+        return ScaledMean(float(factor), count * facts.zero_point(operation.per_tensor("in_type")), zero_point, limited)
 
     def factor(self, operation: Operation, count: int) -> np.float32:
         """Returns s_in / (s * count) as float32."""
@@ -207,7 +193,7 @@ class GlobalAverage:
         return np.float32(np.float32(in_type.scale) / (np.float32(out_type.scale) * np.float32(count)))
 
 
-class WindowAverage:
+class WindowAverage(Averages):
     """QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc): real values are added in float32, row by row
     from the top left, and divided by their number.
     """
@@ -223,7 +209,7 @@ class WindowAverage:
         return self.stored(total / self.counts(operation, x.shape), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        in_type = operation.per_tensor("in_type")
         scale = tirx.const(in_type.scale, "float32")
 
         def real(value: Scalar) -> Scalar:
@@ -233,23 +219,24 @@ class WindowAverage:
         total = builder.emit_te(reduction(operation, te.sum, "float32"), padded(operation, builder, reals, 0))
         counts = self.counts(operation, [int(dim) for dim in x.ty.shape])
 
-        def mean(total: Scalar, count: Scalar) -> Scalar:
-            return self.lowered(total / count, out_type)
+        average = self.average(operation, UNKNOWN, math.prod(operation.ints("pool_size", 2, 1)))
+        return average_sums(operation, builder, average, total, counts.astype(np.int32), UNKNOWN)
 
-        if (counts == counts.flat[0]).all():
-            count = tirx.const(float(counts.flat[0]), "float32")
-            return pointwise(builder, "average", lambda total: mean(total, count), [total])
-        return pointwise(builder, "average", mean, [total, relax.const(counts)])
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        limited = not 256 * in_type.scale / out_type.scale < LARGEST
+        window = count if operation.flag("count_include_pad") else None
+        types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
+        return FloatWindow(*types, facts.bias(in_type), window, self.multiplier(out_type), limited)
+
+    def multiplier(self, out_type: QuantizedType) -> float | None:
+        """Returns the factor by which means are multiplied, or None if they are divided by the output's scale."""
+        return None
 
     def stored(self, mean: Array, out_type: QuantizedType) -> Array:
         """Converts real means to stored values of the output."""
         ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
         return store(round_even(ratio).astype(np.int64), out_type)
-
-    def lowered(self, mean: Scalar, out_type: QuantizedType) -> Scalar:
-        """`stored` in tensor IR."""
-        scale, zero_point = (tirx.const(float(each), "float32") for each in (out_type.scale, out_type.zero_point))
-        return clamped(tirx.nearbyint(mean / scale + zero_point).astype("int32"), out_type)
 
     def counts(self, operation: Operation, shape: tuple[int, ...] | list[int]) -> Array:
         """Returns the number of elements in each window: `[1, OH, OW, 1]` float32."""
@@ -267,22 +254,6 @@ def _rounded(values: Array) -> Array:
         rounded = round_even(values)
     fits = (rounded < _BEYOND_INT32) & (rounded >= -_BEYOND_INT32)
     return np.where(fits, rounded, np.float32(-_BEYOND_INT32)).astype(np.int64)
-
-
-def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool) -> Scalar:
-    """`_rounded` and `store` in tensor IR; the range is checked only if the value may overflow."""
-    if overflows:
-        beyond = tirx.const(_BEYOND_INT32, "float32")
-        fits = tirx.all(value < beyond, value >= -beyond)
-        value = tirx.Select(fits, value, -beyond)
-    return clamped(tirx.nearbyint(value).astype("int32"), out_type)
-
-
-def _float_constant(value: float) -> Scalar:
-    """Returns a float32 constant. Infinity and NaN are given as bits, because TVM's JSON cannot represent them."""
-    if math.isfinite(value):
-        return tirx.const(value, "float32")
-    return tirx.reinterpret("float32", tirx.const(int(np.array(value, np.float32).view(np.int32)), "int32"))
 
 
 def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, tirx
 
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.conversions import FAR, Quantization
+from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
+from service.compiler.qnn.expressions.requantization import FloatValues, Requantization
+from service.compiler.qnn.expressions.tensors import TENSORS
+from service.compiler.qnn.numerics.expressed import Converts
 from service.compiler.qnn.numerics.formula import (
     Scalar,
     clamped,
     parameter,
     pointwise,
-    rounded_away,
     store,
 )
 from service.compiler.qnn.numerics.scaling import rounding
@@ -25,7 +30,33 @@ _INT32 = 1 << 31
 _LARGEST_INT32_FLOAT = float(np.nextafter(np.float32(2.0**31), np.float32(0)))
 
 
-class Quantize:
+class Quantizes:
+    """A formula that quantizes real values."""
+
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        """Returns the expression, with the factor and the zero point of the first channel."""
+        raise NotImplementedError
+
+    def factors(self, out_type: QuantizedType) -> Array:
+        """Returns the factor of each channel or block, float32."""
+        raise NotImplementedError
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.quantized("out_type")
+        quantization = self.quantization(out_type, UNKNOWN)
+
+        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
+            numbers = quantization.numbers_of(TENSORS, factor, zero_point)
+            return quantization.express(TENSORS, value, numbers).astype(out_type.dtype)
+
+        constants = [
+            parameter(list(self.factors(out_type)), "float32", out_type),
+            parameter(out_type.zero_points, "int32", out_type),
+        ]
+        return pointwise(builder, "quantize", quantize, [x], constants)
+
+
+class Quantize(Quantizes):
     """Quantizes float32 to storage, in float32 arithmetic.
 
     TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK (f32-qs8-vcvt)
@@ -61,29 +92,18 @@ class Quantize:
     def _rounded(self, ratio: Array) -> Array:
         return np.asarray(round_even(ratio) if self.reciprocal else round_away(ratio))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.quantized("out_type")
+    def factors(self, out_type: QuantizedType) -> Array:
         scales = np.array(out_type.scales, np.float32)
-        factors = np.float32(1) / scales if self.reciprocal else scales
-        limit = tirx.const(2.0**30, "float32")
+        return np.float32(1) / scales if self.reciprocal else scales
 
-        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
-            ratio = value * factor if self.reciprocal else value / factor
-            bounded = tirx.max(tirx.min(ratio, limit), -limit)  # compares and selects, so NaN becomes the limit
-            rounded = tirx.nearbyint(bounded) if self.reciprocal else rounded_away(bounded)
-            value = clamped(rounded.astype("int32") + zero_point, out_type)
-            if not self.overflows:
-                return value
-            beyond = tirx.const(int32_bound(out_type), "float32")
-            fits = tirx.all(ratio < beyond, ratio > -beyond)
-            least, most = (tirx.const(bound, out_type.dtype) for bound in (out_type.min, out_type.max))
-            return tirx.Select(fits, value, tirx.Select(zero_point < tirx.const(0, "int32"), most, least))
-
-        constants = [
-            parameter(list(factors), "float32", out_type),
-            parameter(out_type.zero_points, "int32", out_type),
-        ]
-        return pointwise(builder, "quantize", quantize, [x], constants)
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        factor, ends = float(self.factors(out_type)[0]), facts.ends(out_type)
+        if self.reciprocal and not self.overflows:
+            return Quantization(factor, -FAR, FAR, *ends)
+        limit = int32_bound(out_type) if self.overflows else None
+        overflow = FAR if out_type.zero_points[0] < 0 else -FAR
+        divides = not self.reciprocal
+        return Quantization(factor, -FAR, FAR, *ends, divides=divides, away=divides, limit=limit, overflow=overflow)
 
 
 def int32_bound(out_type: QuantizedType) -> float:
@@ -93,7 +113,7 @@ def int32_bound(out_type: QuantizedType) -> float:
     return _LARGEST_INT32_FLOAT if max(out_type.zero_points) > _INT32 - 1 - _LARGEST_INT32_FLOAT else float(_INT32)
 
 
-class Dequantize:
+class Dequantize(Converts):
     """Converts storage to float32: the difference of integers as a float32, times a float32 scale.
 
     32-bit sums are therefore rounded twice. ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
@@ -120,6 +140,10 @@ class Dequantize:
             parameter(in_type.zero_points, wide, in_type),
         ]
         return pointwise(builder, "dequantize", dequantize, [x], constants)
+
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        """Returns the conversion of accumulators, which have no zero point."""
+        return FloatValues(np.array(operation.quantized("in_type").scales, np.float32))
 
 
 class StorageCast:
@@ -171,7 +195,7 @@ class Concatenate:
 
         def rescale(value: Scalar) -> Scalar:
             product = value.astype("float32") * tirx.const(factor, "float32")
-            rounded = rounded_away(product + tirx.const(bias, "float32"))
+            rounded = tensors.rounded_away(product + tirx.const(bias, "float32"))
             return clamped(rounded.astype("int32") + out_type.zero_point, out_type)
 
         return pointwise(builder, "rescale", rescale, [part])

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import numpy as np
-from tvm import tirx
 
-from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.numerics.scaling import rounding
 from service.core.models.arrays import Array
 
@@ -80,7 +78,7 @@ def power_of_two(real: float) -> int | None:
     return nearest if abs(log2 - nearest) < 1e-3 else None
 
 
-# --- the oracle: int64 arrays that hold int32 values -----------------------------------------------------------------
+# --- int64 arrays that hold int32 values -----------------------------------------------------------------------------
 
 
 def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
@@ -183,52 +181,3 @@ def inverse_square_root(value: int) -> tuple[int, int]:
 
 _THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28
 _HALF_SQRT_2 = 1518500250  # Q0.31
-
-
-# --- the same in tensor IR -------------------------------------------------------------------------------------------
-
-
-def shift_count(count: Scalar, dtype: str, low: int, high: int) -> Scalar:
-    """Returns `count`, which is in low..high, clamped to this range, so that TVM can rely on the bounds.
-
-    TVM 0.27 assumes that a right shift by an amount that might be negative leaves only the sign, and then simplifies a
-    clamp of the result away.
-    """
-    return tirx.max(tirx.min(count, tirx.const(high, dtype)), tirx.const(low, dtype))
-
-
-def high_mul(a: Scalar, b: Scalar) -> Scalar:
-    """`saturating_rounding_doubling_high_mul` of int32 values that are not both the minimum.
-
-    Truncating after adding a signed half equals a floor after adding 2**30. The sum fits 64 bits, and one shift is
-    enough.
-    """
-    product = a.astype("int64") * b.astype("int64") + tirx.const(1 << 30, "int64")
-    return (product >> tirx.const(31, "int64")).astype("int32")
-
-
-def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Scalar:
-    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1. If the int32 mask
-    `away` is 0 instead of -1, it is `rounding_divide_by_pot_up`.
-
-    Subtracts one from negative values, shifts by all bits but one, adds one, and shifts by the last bit. Nothing
-    overflows, and `x` occurs only twice. (Tensor IR is a tree: a formula that contains its operand three times contains
-    it 27 times when nested three deep.)
-    """
-    one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
-    exponent = shift_count(exponent, "int32", 1, 31)
-    less = x >> sign if away is None else (x >> sign) & away
-    return (((x + less) >> (exponent - one)) + one) >> one
-
-
-def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array, away: Scalar | None = None) -> Scalar:
-    """`multiply_by_quantized_multiplier` of int32 values. If the int32 mask `away` is 0 instead of -1, it is
-    `multiply_rounding_up`. `shifts` are all possible values of `shift`.
-    """
-    if (shifts > 0).any():
-        x = x << shift_count(shift, "int32", 0, 31)
-    x = high_mul(x, significand)
-    if (shifts >= 0).all():
-        return x
-    divided = divide_by_pot(x, -shift, away)
-    return divided if (shifts < 0).all() else tirx.Select(shift < tirx.const(0, "int32"), divided, x)

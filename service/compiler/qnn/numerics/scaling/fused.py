@@ -11,9 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from tvm import tirx
 
-from service.compiler.qnn.numerics.formula import Scalar
 from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 
@@ -70,8 +68,3 @@ def sums_of_products(a: Array, b: Array, *, flushed: bool = False) -> Array:
     add = library.octet_flushed_sums_of_products if flushed else library.octet_sums_of_products
     add(rows, columns, count, *(array.ctypes.data for array in arrays))
     return result
-
-
-def lowered_fma(a: Scalar, b: Scalar, c: Scalar, lanes: int = 1) -> Scalar:
-    """`fma` in tensor IR, on vectors of `lanes`."""
-    return tirx.call_llvm_pure_intrin(f"float32x{lanes}" if lanes > 1 else "float32", "llvm.fma", a, b, c)

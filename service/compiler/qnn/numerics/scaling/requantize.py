@@ -8,19 +8,28 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.requantization import (
+    BiasedFloatScale,
+    DoubleRounding,
+    FloatScale,
+    Requantization,
+    SingleRounding,
+)
+from service.compiler.qnn.numerics.expressed import Requantizes
 from service.compiler.qnn.numerics.formula import ChannelConstant, Index, Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.scaling import fixed_point
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.rounding import round_even
-from service.compiler.qnn.operation import VECTORIZED, Operation, value_of
+from service.compiler.qnn.operation import VECTORIZED, Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
 
 _CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")
 
 
-class TwoRoundings:
+class TwoRoundings(Requantizes):
     """TFLite's reference kernels for convolutions and for conversions between quantized types. Their multiplier has 31
     bits.
 
@@ -37,21 +46,19 @@ class TwoRoundings:
         scaled = fixed_point.multiply_by_quantized_multiplier(values, significands, shifts)
         return store(scaled + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Expr:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         if in_type.scales == out_type.scales:
             return shifted(builder, x, in_type, out_type)
-        significands, shifts = multipliers(operation)
+        return super().lower(operation, builder, x)
 
-        def scale(value: Scalar, significand: Scalar, shift: Scalar) -> Scalar:
-            centered = value.astype("int32") - in_type.zero_point
-            return clamped(fixed_point.scale_by(centered, significand, shift, shifts) + out_type.zero_point, out_type)
-
-        constants = [ChannelConstant(values, in_type.axis) for values in (significands, shifts)]
-        return pointwise(builder, "requantize", scale, [x], constants)
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        return DoubleRounding(*multipliers(operation), bounded=bool((facts.magnitudes < 1 << 30).all()))
 
 
-class OneRounding:
+class OneRounding(Requantizes):
     """TFLite's reference kernel of dense layers: the same multiplier, applied in 64 bits and rounded once, halves
     away from zero.
 
@@ -69,21 +76,8 @@ class OneRounding:
         total = x.astype(np.int64) * significands + (np.int64(1) << (30 - shifts)) - (x < 0)
         return store((total >> (31 - shifts)) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-        significands, shifts = multipliers(operation)
-        halves = np.int64(1) << (30 - shifts.astype(np.int64))
-
-        def scale(value: Scalar, significand: Scalar, half: Scalar, right: Scalar) -> Scalar:
-            count = fixed_point.shift_count(right.astype("int64"), "int64", 0, 62)
-            away = tirx.Select(value < 0, tirx.const(1, "int64"), tirx.const(0, "int64"))
-            scaled = (value.astype("int64") * significand.astype("int64") + half - away) >> count
-            low, high = (tirx.const(bound - out_type.zero_point, "int64") for bound in (out_type.min, out_type.max))
-            bounded = tirx.max(tirx.min(scaled, high), low)
-            return clamped(bounded.astype("int32") + out_type.zero_point, out_type)
-
-        constants = [ChannelConstant(values, in_type.axis) for values in (significands, halves, 31 - shifts)]
-        return pointwise(builder, "requantize", scale, [x], constants)
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        return SingleRounding(*multipliers(operation))
 
 
 class HalvesUp:
@@ -115,7 +109,7 @@ class HalvesUp:
             scalar = self.in_scalar_code(operation, [i.astype("int64") for i in index], shape)
             minus_one, zero = tirx.const(-1, "int32"), tirx.const(0, "int32")
             away = zero if scalar is False else tirx.Select(scalar, minus_one, zero)
-            scaled = fixed_point.scale_by(centered, significand, shift, shifts, away)
+            scaled = tensors.scale_by(centered, significand, shift, shifts, away)
             return clamped(scaled + out_type.zero_point, out_type)
 
         constants = [ChannelConstant(values, in_type.axis) for values in (significands, shifts)]
@@ -154,7 +148,7 @@ class ElementVectors(HalvesUp):
         return position % count >= count - count % self.LANES
 
 
-class FloatRequantize:
+class FloatRequantize(Requantizes):
     """XNNPACK: one float32 multiplication, rounded once to the nearest even integer.
 
     xnn_qs8_requantize_fp32 and the qs8/qc8w/qu8 GEMM, IGEMM and depthwise micro-kernels. The scale is computed in
@@ -172,14 +166,9 @@ class FloatRequantize:
             rounded = round_even(np.clip(scaled, low, high)).astype(np.int64)
         return store(rounded + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-
-        def scale(value: Scalar, factor: Scalar) -> Scalar:
-            centered = value.astype("int32") - in_type.zero_point
-            return _rounded(centered.astype("float32") * factor, out_type)
-
-        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        scales = self.scales(operation)
+        return FloatScale(scales, facts.fits(scales))
 
     def scales(self, operation: Operation) -> Array:
         """Returns the factors, float32."""
@@ -203,20 +192,11 @@ class BiasedFloatRequantize(FloatRequantize):
         scaled = fma(centered, self.scales(operation), self.addends(operation, bias))
         return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
-    def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
-    ) -> relax.Expr:
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
         if bias is None:
-            return super().lower(operation, builder, x)
-        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-        axis, addends = len(x.ty.shape) - 1, self.addends(operation, bias_of(operation, bias))
-
-        def scale(value: Scalar, factor: Scalar, addend: Scalar) -> Scalar:
-            centered = (value.astype("int32") - in_type.zero_point).astype("float32")
-            return _rounded(lowered_fma(centered, factor, addend), out_type)
-
-        constants = [ChannelConstant(each, axis) for each in (self.scales(operation), addends)]
-        return pointwise(builder, "requantize", scale, [x], constants)
+            return super().requantization(operation, facts, bias)
+        scales, addends = self.scales(operation), self.addends(operation, bias)
+        return BiasedFloatScale(scales, addends, facts.fits(scales, addends))
 
     def addends(self, operation: Operation, bias: Array) -> Array:
         """Returns the bias in steps of the result, float32 `[C]`."""
@@ -270,18 +250,6 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
     return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 
 
-def bias_of(operation: Operation, bias: relax.Expr) -> Array:
-    """Returns the value of a bias.
-
-    Raises:
-        UnsupportedOperator: the bias is not constant.
-    """
-    value = value_of(bias)
-    if value is None:
-        raise UnsupportedOperator(f"{operation.name} has a bias that is not constant", op=operation.name)
-    return value
-
-
 def float_scales(operation: Operation) -> Array:
     """Returns s_x * s_w / s, each step rounded to float32; infinity if it exceeds float32."""
     with np.errstate(over="ignore"):
@@ -295,14 +263,3 @@ def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, 
     """
     shift = out_type.zero_point - in_type.zero_point
     return pointwise(builder, "shift", lambda value: clamped(value.astype("int32") + shift, out_type), [x])
-
-
-def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
-    """Clamps float32 values, which are in steps of `out_type`, rounds them to the nearest integer, halves to even, and
-    stores them.
-    """
-    low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
-    # `max` comes first: it compares and selects, so that NaN becomes the lower bound, as in MLAS. The product of 0
-    # and a scale beyond float32 is NaN.
-    bounded = tirx.min(tirx.max(scaled, tirx.const(low, "float32")), tirx.const(high, "float32"))
-    return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)

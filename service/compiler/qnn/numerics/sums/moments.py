@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import Scalar, pointwise
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.sums.real import sums_in
 from service.compiler.qnn.numerics.sums.summation import emitted, in_lanes, lowered_lanes
 from service.compiler.qnn.operation import Operation
@@ -82,7 +83,7 @@ class RealSquares:
                     if position < whole * EIGHTS + rounded_squares(count):
                         added = added + _fenced(element * element)
                     else:
-                        added = lowered_fma(element, element, added)
+                        added = tensors.fma(element, element, added)
                 return added
 
             return te.compute([*outer, 1], total, name="squares")
@@ -112,4 +113,4 @@ class RealFma:
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr, c: relax.Expr
     ) -> relax.Expr:
-        return pointwise(builder, "real_fma", lowered_fma, [a, b, c])
+        return pointwise(builder, "real_fma", tensors.fma, [a, b, c])

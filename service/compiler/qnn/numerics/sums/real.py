@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, s_tir, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
-from service.compiler.qnn.numerics.scaling.fused import lowered_fma, sums_of_products
+from service.compiler.qnn.numerics.scaling.fused import sums_of_products
 from service.compiler.qnn.numerics.sums import bfloat16
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -180,7 +181,7 @@ def lowered_sums(
     """
     shape = [int(dim) for dim in operation.call.ty.shape]
     name = operation.name.removeprefix("qnn.")
-    added: Add = lowered_fma
+    added: Add = tensors.fma
     if operation.name != "qnn.block_matmul" and bfloat16.is_bfloat16(operation):
         operands = [bfloat16.lowered_rounding(builder, operand) for operand in operands]
         added = _flushed_fma
@@ -195,7 +196,7 @@ def sums_in(
     terms: Terms,
     operands: Sequence[relax.Expr],
     biased: bool = False,
-    added: Add = lowered_fma,
+    added: Add = tensors.fma,
 ) -> relax.Expr:
     """Does the same as `lowered_sums`, for a result of the given `shape`.
 
@@ -217,7 +218,7 @@ def sums_in(
 
 
 def _flushed_fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
-    return bfloat16.lowered_flush(lowered_fma(a, b, c))
+    return bfloat16.lowered_flush(tensors.fma(a, b, c))
 
 
 def _fused(statement: Any, added: Add) -> Any:

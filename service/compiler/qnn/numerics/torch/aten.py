@@ -9,19 +9,27 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.locating import Declined
+from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.averages import Average, EvenMean, FusedMean
+from service.compiler.qnn.expressions.conversions import FAR, Quantization
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.requantization import BiasedScale, DequantizedScale, FloatScale, Requantization
+from service.compiler.qnn.expressions.sums import Addition, FloatSum
 from service.compiler.qnn.numerics.elementwise import binary_types
+from service.compiler.qnn.numerics.expressed import Adds, Averages, Requantizes
 from service.compiler.qnn.numerics.formula import (
     ChannelConstant,
     Scalar,
     clamped,
-    parameter,
     pointwise,
     store,
 )
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
-from service.compiler.qnn.numerics.scaling.affine import broadcast
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
-from service.compiler.qnn.numerics.scaling.requantize import bias_of, shifted
+from service.compiler.qnn.numerics.scaling.affine import Quantizes, broadcast
+from service.compiler.qnn.numerics.scaling.fused import fma
+from service.compiler.qnn.numerics.scaling.requantize import shifted
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
@@ -33,7 +41,7 @@ VECTOR_CHANNELS = 16  # channels that average pooling processes at once
 FUSED_CHANNELS = 8  # channels that adaptive average pooling processes at once
 
 
-class FbgemmRequantize:
+class FbgemmRequantize(Requantizes):
     """FBGEMM (requantizeOutputProcessingAvx2, and its AVX-512 and depthwise variants): the bias is added in float32.
 
     Per channel, the bias is divided by s_x * s_w. Per tensor, it is multiplied by the reciprocal, in one fused
@@ -49,18 +57,13 @@ class FbgemmRequantize:
         total = fma(addends, factors, x.astype(np.float32))
         return stored(total * scales, out_type)
 
-    def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
-    ) -> relax.Expr:
-        out_type, axis = operation.per_tensor("out_type"), len(x.ty.shape) - 1
-        scales, addends, factors = self.parameters(operation, None if bias is None else bias_of(operation, bias))
-
-        def scale(acc: Scalar, scale: Scalar, addend: Scalar, factor: Scalar) -> Scalar:
-            return rounded(lowered_fma(addend, factor, acc.astype("float32")) * scale, out_type)
-
-        return pointwise(
-            builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (scales, addends, factors)]
-        )
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        scales, addends, factors = self.parameters(operation, bias)
+        with np.errstate(over="ignore"):
+            bounded = facts.fits(scales, addends * factors * scales)
+        if not addends.any():
+            return FloatScale(scales, bounded)
+        return BiasedScale(scales, addends, None if (factors == 1).all() else factors, bounded)
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array, Array]:
         """Returns the scale, the addend and the addend's factor, each `[C]` or `[1]` float32."""
@@ -74,7 +77,7 @@ class FbgemmRequantize:
         return scales, bias / products, np.ones(1, np.float32)
 
 
-class OneDnnRequantize:
+class OneDnnRequantize(Requantizes):
     """oneDNN's int8 convolutions and inner products as ATen calls them. These primitives compute real values, and add
     the zero point before rounding. The order was measured, because oneDNN generates its `_mm512` code at run time.
     """
@@ -89,22 +92,11 @@ class OneDnnRequantize:
         scaled = np.clip(real * factor, -_FAR, _FAR) + np.float32(out_type.zero_point)
         return store(round_even(scaled).astype(np.int64), out_type)
 
-    def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
-    ) -> relax.Expr:
-        out_type, axis = operation.per_tensor("out_type"), len(x.ty.shape) - 1
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
         in_scale, weight_scales, factor = self.parameters(operation)
-        addends = np.zeros(1, np.float32) if bias is None else bias_of(operation, bias)
-
-        def scale(acc: Scalar, weight_scale: Scalar, addend: Scalar) -> Scalar:
-            product = acc.astype("float32") * tirx.const(float(in_scale), "float32") * weight_scale
-            scaled = bounded((product + addend) * tirx.const(float(factor), "float32"))
-            moved = scaled + tirx.const(float(out_type.zero_point), "float32")
-            return clamped(tirx.nearbyint(moved).astype("int32"), out_type)
-
-        return pointwise(
-            builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (weight_scales, addends)]
-        )
+        addends = np.zeros(1, np.float32) if bias is None else bias
+        zero_point = np.array([operation.per_tensor("out_type").zero_point])
+        return DequantizedScale(np.array([in_scale]), weight_scales, addends, np.array([factor]), zero_point)
 
     def parameters(self, operation: Operation) -> tuple[np.float32, Array, np.float32]:
         """Returns s_x, s_w and 1 / s in float32. ATen passes the reciprocals of the scales, and oneDNN's wrapper
@@ -123,7 +115,7 @@ def _inverted_twice(scales: Array) -> Array:
     return np.asarray(np.float32(1) / (1 / scales).astype(np.float32))
 
 
-class ByGroups:
+class ByGroups(Requantizes):
     """PyTorch's engine `x86` on a CPU with AVX512-VNNI: FBGEMM for more than 100 groups, and otherwise oneDNN
     (`should_use_onednn_quant` in OnednnUtils.h).
     """
@@ -142,13 +134,11 @@ class ByGroups:
     def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
         return self.chosen(operation).evaluate(operation, x, bias)
 
-    def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
-    ) -> relax.Expr:
-        return self.chosen(operation).lower(operation, builder, x, bias)
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        return self.chosen(operation).requantization(operation, facts, bias)
 
 
-class FusedQuantize:
+class FusedQuantize(Quantizes):
     """`quantize_per_tensor`: FBGEMM's Quantize, which multiplies, adds the zero point and rounds in one fused step."""
 
     summary = "round_even(fma(x, float(1 / s), z))"
@@ -160,18 +150,14 @@ class FusedQuantize:
         scaled = fma(near, np.float32(1) / scales, zero_points.astype(np.float32))
         return store(round_even(scaled).astype(np.int64), out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.quantized("out_type")
-        factors = np.float32(1) / np.array(out_type.scales, np.float32)
+    def factors(self, out_type: QuantizedType) -> Array:
+        return np.asarray(np.float32(1) / np.array(out_type.scales, np.float32))
 
-        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
-            return clamped(tirx.nearbyint(bounded(lowered_fma(value, factor, zero_point))).astype("int32"), out_type)
-
-        constants = [
-            parameter(list(factors), "float32", out_type),
-            parameter([float(point) for point in out_type.zero_points], "float32", out_type),
-        ]
-        return pointwise(builder, "quantize", quantize, [x], constants)
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        _, low, high = facts.ends(out_type)
+        ends = facts.bias(out_type), low, high
+        factor = float(self.factors(out_type)[0])
+        return Quantization(factor, -FAR, FAR, *ends, first_zero_point=out_type.zero_points[0])
 
 
 class Rescale:
@@ -186,7 +172,7 @@ class Rescale:
         return lowered_rescale(builder, x, operation.per_tensor("in_type"), operation.per_tensor("out_type"))
 
 
-class FloatAdd:
+class FloatAdd(Adds):
     """`qadd_kernel`: both operands are dequantized by a fused multiply-add, s * q + (-z * s)."""
 
     summary = "z + round_even((fma(s_a, a, -za * s_a) + fma(s_b, b, -zb * s_b)) * float(1 / s))"
@@ -200,18 +186,15 @@ class FloatAdd:
 
         return stored((real(a, lhs_type) + real(b, rhs_type)) * reciprocal(out_type), out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = binary_types(operation)
-
-        def real(value: Scalar, quantized: QuantizedType) -> Scalar:
-            scale, offset = (tirx.const(each, "float32") for each in self.parameters(quantized))
-            return lowered_fma((value.astype("int32") - self.centre(quantized)).astype("float32"), scale, offset)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = real(a, lhs_type) + real(b, rhs_type)
-            return rounded(total * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
-
-        return pointwise(builder, "add", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        value_type, residual_type, out_type = binary_types(operation)
+        if residual_is_lhs:
+            value_type, residual_type = residual_type, value_type
+        terms = *self.parameters(value_type), *self.parameters(residual_type)
+        factor = float(reciprocal(out_type))
+        limited = 256 * (value_type.scale + residual_type.scale) * factor >= LARGEST
+        zero_point = value_type.zero_point - self.centre(value_type)
+        return FloatSum(zero_point, facts.bias(residual_type) + self.centre(residual_type), terms, factor, limited)
 
     @staticmethod
     def centre(quantized: QuantizedType) -> int:
@@ -244,7 +227,7 @@ class FloatConcatenate:
         return relax.op.concat(moved, operation.integer("axis"))
 
 
-class EvenAverage:
+class EvenAverage(Averages):
     """`qavg_pool2d_nhwc_kernel`: the sum times float(1 / count).
 
     For channels that fill a whole vector, the zero point is subtracted before averaging. The remaining channels are
@@ -276,6 +259,14 @@ class EvenAverage:
         operands = [total, relax.const(counts, "int32"), relax.const(factors, "float32")]
         return pointwise(builder, "average", mean, operands, [ChannelConstant(self.centres(operation, shape[-1]), 3)])
 
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        # If a mean is halfway between two integers, the result depends on the rounding error of 1 / count, and on
+        # whether the zero point is even.
+        centres = self.centres(operation, operation.tensor(0)[0][-1])
+        if (centres != centres[0]).any():
+            raise Declined("its last channels, which do not fill a vector, are rounded in another way")
+        return EvenMean(int(centres[0]) + facts.bias(operation.per_tensor("in_type")))
+
     @staticmethod
     def centres(operation: Operation, channels: int) -> Array:
         """Returns the value that is subtracted from each channel: int32 `[C]`."""
@@ -283,7 +274,7 @@ class EvenAverage:
         return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
 
 
-class AdaptiveAverage:
+class AdaptiveAverage(Averages):
     """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), for images with channels last, which is the layout that
     convolutions produce. The zero point is added before rounding to an integer, so halves are rounded to the even
     stored value.
@@ -310,11 +301,18 @@ class AdaptiveAverage:
         def mean(total: Scalar, is_fused: Scalar) -> Scalar:
             centred = (total - centre).astype("float32")
             apart = centred * scale + point
-            value = tirx.Select(is_fused > 0, lowered_fma(centred, scale, point), apart)
+            value = tirx.Select(is_fused > 0, tensors.fma(centred, scale, point), apart)
             return clamped(tirx.nearbyint(value).astype("int32"), out_type)
 
         mask = self.fused(int(x.ty.shape[-1])).astype(np.int32)
         return pointwise(builder, "average", mean, [total], [ChannelConstant(mask, 3)])
+
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        if not self.fused(operation.tensor(0)[0][-1]).all():
+            raise Declined("its last channels, which do not fill a vector, are rounded in another way")
+        scale, _ = self.parameters(operation)
+        in_type = operation.per_tensor("in_type")
+        return FusedMean(float(scale), in_type.zero_point, facts.zero_point(in_type))
 
     @staticmethod
     def parameters(operation: Operation) -> tuple[np.float32, int]:

@@ -9,13 +9,17 @@ becomes.
 
 from __future__ import annotations
 
-import numpy as np
-from tvm import relax, tirx
+import math
 
+import numpy as np
+
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.ops import LARGEST
+from service.compiler.qnn.expressions.pairs import LARGEST_PRODUCT, Arithmetic, RealProduct
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.formula import Scalar, pointwise
+from service.compiler.qnn.numerics.expressed import Computes
 from service.compiler.qnn.numerics.onnxruntime.mlas import WindowAverage
-from service.compiler.qnn.numerics.torch.aten import FloatAdd, reciprocal, rounded, stored
+from service.compiler.qnn.numerics.torch.aten import FloatAdd, reciprocal, stored
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
@@ -35,7 +39,7 @@ class RealAdd(FloatAdd):
         return float(np.float32(quantized.scale)), 0.0
 
 
-class RealMul:
+class RealMul(Computes):
     """Returns the product of two dequantized values."""
 
     summary = "z + round_even(float(s_a * (a - za)) * float(s_b * (b - zb)) * float(1 / s)), in float32"
@@ -48,18 +52,11 @@ class RealMul:
 
         return stored(real(a, lhs_type) * real(b, rhs_type) * reciprocal(out_type), out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    def arithmetic(self, operation: Operation, facts: Facts) -> Arithmetic:
         lhs_type, rhs_type, out_type = binary_types(operation)
-
-        def real(value: Scalar, quantized: QuantizedType) -> Scalar:
-            centred = (value.astype("int32") - quantized.zero_point).astype("float32")
-            return centred * tirx.const(float(np.float32(quantized.scale)), "float32")
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            product = real(a, lhs_type) * real(b, rhs_type)
-            return rounded(product * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
-
-        return pointwise(builder, "mul", compute, [a, b])
+        factors = lhs_type.scale, rhs_type.scale, float(reciprocal(out_type))
+        zero_points = facts.zero_point(lhs_type), facts.zero_point(rhs_type)
+        return RealProduct(factors, zero_points, limited=not LARGEST_PRODUCT * math.prod(factors) < LARGEST)
 
 
 class RealAverage(WindowAverage):
@@ -69,8 +66,8 @@ class RealAverage(WindowAverage):
 
     summary = "z + round_even(float(sum(s_in * (q - z_in)) / n) * float(1 / s)), the sum in order"
 
+    def multiplier(self, out_type: QuantizedType) -> float | None:
+        return float(reciprocal(out_type))
+
     def stored(self, mean: Array, out_type: QuantizedType) -> Array:
         return stored(mean * reciprocal(out_type), out_type)
-
-    def lowered(self, mean: Scalar, out_type: QuantizedType) -> Scalar:
-        return rounded(mean * tirx.const(float(reciprocal(out_type)), "float32"), out_type)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics import dynamic
 from service.compiler.qnn.numerics.dynamic import Scheme, difference, f32, f64, splat
 from service.compiler.qnn.numerics.formula import Scalar
-from service.compiler.qnn.numerics.scaling.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -105,7 +106,7 @@ class QuantizeByParameters(dynamic.QuantizeByParameters):
 
     def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:
         moved = point + splat(_OFFSET, lanes)
-        stored = tirx.nearbyint(lowered_fma(x, factor, moved, lanes))
+        stored = tirx.nearbyint(tensors.fma(x, factor, moved, lanes))
         bounded = tirx.max(tirx.min(stored, splat(_STEPS, lanes)), splat(0, lanes))
         return tirx.Cast(f"int32x{lanes}" if lanes > 1 else "int32", bounded - splat(_OFFSET, lanes))
 
@@ -141,5 +142,5 @@ class ScaleByParameters(dynamic.ScaleByParameters):
     ) -> Scalar:
         acc, added = difference(sums, point, weight_sums, lanes), splat(0, lanes) if bias is None else bias
         if self.fused:
-            return lowered_fma(acc, scale * weights, added, lanes)
+            return tensors.fma(acc, scale * weights, added, lanes)
         return tirx.max(acc * (scale * weights), splat(-_LARGEST, lanes)) + added

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions.averages import Average, ScaledMean
+from service.compiler.qnn.expressions.facts import Facts
+from service.compiler.qnn.expressions.requantization import BiasedScale, FloatScale, Requantization
+from service.compiler.qnn.expressions.sums import Addition, AwaySum
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, clamped, pointwise, store
-from service.compiler.qnn.numerics.pooling import reduction, windows
-from service.compiler.qnn.numerics.scaling.requantize import bias_of
+from service.compiler.qnn.numerics.expressed import Adds, Requantizes
+from service.compiler.qnn.numerics.formula import store
+from service.compiler.qnn.numerics.pooling import AveragesWindows, windows
 from service.compiler.qnn.numerics.scaling.rounding import round_even
-from service.compiler.qnn.numerics.torch.aten import EvenAverage, FloatAdd, reciprocal, rounded, stored
+from service.compiler.qnn.numerics.torch.aten import EvenAverage, FloatAdd, reciprocal, stored
 from service.compiler.qnn.numerics.torch.aten_unary import EvenFunction, hard_swish
 from service.compiler.qnn.operation import Operation
 from service.core.errors import UnsupportedOperator
@@ -25,7 +28,7 @@ from service.core.models.arrays import Array
 _SMALLEST_RATIO, _LARGEST_RATIO = 2.0**-14, 2.0**8  # the limits for the ratio of an operand's scale to that of the sum
 
 
-class IntegerBias:
+class IntegerBias(Requantizes):
     """Convolutions and linear layers: the bias is rounded to steps of s_x * s_w and added to the accumulator."""
 
     adds_bias = True
@@ -35,16 +38,10 @@ class IntegerBias:
         scales, addends = self.parameters(operation, bias)
         return stored((x.astype(np.int64) + addends).astype(np.float32) * scales, operation.per_tensor("out_type"))
 
-    def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
-    ) -> relax.Expr:
-        out_type, axis = operation.per_tensor("out_type"), len(x.ty.shape) - 1
-        scales, addends = self.parameters(operation, None if bias is None else bias_of(operation, bias))
-
-        def scale(acc: Scalar, scale: Scalar, addend: Scalar) -> Scalar:
-            return rounded((acc + addend).astype("float32") * scale, out_type)
-
-        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (scales, addends)])
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        scales, addends = self.parameters(operation, bias)
+        bounded = facts.fits(scales, addends * scales)
+        return BiasedScale(scales, addends, None, bounded) if addends.any() else FloatScale(scales, bounded)
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array]:
         """Returns float32 scales and int32 integers to add: `[C]` or `[1]` each."""
@@ -59,7 +56,7 @@ class IntegerBias:
         return scales, steps.astype(np.int32)
 
 
-class SharedShiftSum:
+class SharedShiftSum(Adds):
     """q8vadd: two 22-bit multipliers with one shift, rounded once, halves away from zero. Both operands have the same
     shape.
     """
@@ -75,18 +72,14 @@ class SharedShiftSum:
         half = np.int64(1) << (shift - 1)
         return store(((total + half - (total < 0)) >> shift) + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        if list(a.ty.shape) != list(b.ty.shape):
-            return FloatAdd().lower(operation, builder, a, b)
-        lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, shift = self.parameters(operation)
-
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            total = (a.astype("int32") - lhs_type.zero_point) * lhs + (b.astype("int32") - rhs_type.zero_point) * rhs
-            below = (total < tirx.const(0, "int32")).astype("int32")
-            return clamped(((total + (1 << (shift - 1)) - below) >> shift) + out_type.zero_point, out_type)
-
-        return pointwise(builder, "add", compute, [a, b])
+    def addition(self, operation: Operation, facts: Facts, residual_is_lhs: bool) -> Addition:
+        if operation.tensor(0)[0] != operation.tensor(1)[0]:
+            return FloatAdd().addition(operation, facts, residual_is_lhs)
+        factor, of_residual, shift = self.parameters(operation)
+        residual_type = operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type")
+        if residual_is_lhs:
+            factor, of_residual = of_residual, factor
+        return AwaySum(factor, of_residual, -of_residual * facts.zero_point(residual_type), shift)
 
     def parameters(self, operation: Operation) -> tuple[int, int, int]:
         """Returns both multipliers, and the shift."""
@@ -120,7 +113,7 @@ class WindowAverage(EvenAverage):
         return np.full(channels, operation.per_tensor("in_type").zero_point, np.int32)
 
 
-class AdaptiveAverage:
+class AdaptiveAverage(AveragesWindows):
     """q8avgpool and q8gavgpool, for windows without padding (`qnnpack_adaptive_avg_pool2d`)."""
 
     summary = "z + round_even((sum - count * z) * float(s / float(s * count)))"
@@ -131,16 +124,10 @@ class AdaptiveAverage:
         mean = np.rint(np.asarray(total).astype(np.float32) * factor).astype(np.int64)
         return store(mean + out_type.zero_point, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type, (factor, count) = operation.per_tensor("out_type"), self.parameters(operation)
-        total = builder.emit_te(reduction(operation, te.sum, "int32"), x)
-        centre = tirx.const(count * operation.per_tensor("in_type").zero_point, "int32")
-
-        def mean(total: Scalar) -> Scalar:
-            scaled = (total - centre).astype("float32") * tirx.const(float(factor), "float32")
-            return clamped(tirx.nearbyint(scaled).astype("int32") + out_type.zero_point, out_type)
-
-        return pointwise(builder, "average", mean, [total])
+    def average(self, operation: Operation, facts: Facts, count: int) -> Average:
+        factor, _ = self.parameters(operation)
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        return ScaledMean(float(factor), count * facts.zero_point(in_type), facts.zero_point(out_type))
 
     @staticmethod
     def parameters(operation: Operation) -> tuple[np.float32, int]:

@@ -8,18 +8,13 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from service.compiler.kernels.arithmetic.addition import SharedShiftSum
 from service.compiler.kernels.arithmetic.epilogue import Bounds
+from service.compiler.kernels.arithmetic.fused import FusedScale
 from service.compiler.kernels.arithmetic.numerics import addition, bounds, requantization
-from service.compiler.kernels.arithmetic.requantization import (
-    DoubleRounding,
-    FloatScale,
-    FusedScale,
-    Requantization,
-    SingleRounding,
-)
 from service.compiler.kernels.kernel import Declined
 from service.compiler.qnn import graph, ops
+from service.compiler.qnn.expressions.requantization import DoubleRounding, FloatScale, Requantization, SingleRounding
+from service.compiler.qnn.expressions.sums import SharedShiftSum
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from service.compiler.kernels.arithmetic.epilogue import Epilogue
-from service.compiler.kernels.arithmetic.requantization import DoubleRounding, SingleRounding
 from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.expressions.requantization import DoubleRounding, SingleRounding
 from tests.support.fused_scales import SIGNED, Channels, distinguishing_accumulators, holds
 from tests.support.images import RUNNABLE
 

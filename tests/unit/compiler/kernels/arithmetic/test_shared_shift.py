@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.kernels.arithmetic.addition import Addition, FixedPointSum, SharedShiftSum
 from service.compiler.kernels.arithmetic.numerics import addition, bounds
 from service.compiler.qnn import ops
+from service.compiler.qnn.expressions.sums import Addition, FixedPointSum, SharedShiftSum
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.compiler.kernels.arithmetic.epilogue import Epilogue
-from service.compiler.kernels.arithmetic.requantization import FusedScale
+from service.compiler.kernels.arithmetic.fused import FusedScale
 from service.compiler.kernels.vector.isa import Isa
 from tests.support.fused_scales import KINDS, distinguishing_accumulators, holds
 from tests.support.images import RUNNABLE
@@ -25,5 +25,5 @@ def test_the_instructions_equal_the_oracle(isa: Isa, pixels: int) -> None:
             fused.mirrored,
             fused.centred,
         )
-        epilogue = Epilogue(one_each.filled(-(-len(of) // isa.lanes) * isa.lanes), channels.out)
+        epilogue = Epilogue(one_each.extended(-(-len(of) // isa.lanes) * isa.lanes), channels.out)
         holds(isa, epilogue, channels, pixels)

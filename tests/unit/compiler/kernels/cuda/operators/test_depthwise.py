@@ -8,7 +8,6 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.arithmetic.taps import Taps
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.gpus import GPUS
@@ -17,6 +16,7 @@ from service.compiler.kernels.cuda.operators.depthwise import DepthwiseTile, dep
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import MODES, XNNPACK
 from service.core.models.arrays import Array

@@ -8,17 +8,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.kernels.arithmetic.conversion import (
-    Dequantization,
-    Quantization,
-    dequantization_of,
-    quantization_of,
-)
+from service.compiler.kernels.arithmetic.conversion import dequantization_of, quantization_of
 from service.compiler.kernels.cuda.operators.reorder import pack, unpack
 from service.compiler.kernels.cuda.types.images import BLOCK
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.qnn import ops
+from service.compiler.qnn.expressions.conversions import Dequantization, Quantization
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType

@@ -9,7 +9,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
@@ -18,6 +17,7 @@ from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.simd.convolution.reduction import Excess, pairs_of
 from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from tests.support.examples import examples

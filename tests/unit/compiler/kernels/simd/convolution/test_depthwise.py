@@ -8,7 +8,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
@@ -16,6 +15,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.depthwise import depthwise, ranked
 from service.compiler.kernels.vector.isa import PIXELS, Isa
+from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import MODES
 from tests.support.examples import examples

@@ -10,11 +10,11 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
-from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.simd.convolution.matrix import finished_at_once, matrix
 from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme, ranked
 from service.compiler.kernels.vector.isa import Isa
+from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
