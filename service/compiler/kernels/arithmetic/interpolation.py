@@ -18,8 +18,7 @@ def blend_of(mode: Mode, operation: Operation) -> tuple[Bilinear, int]:
     Raises:
         Declined: no kernel computes this resize.
     """
-    formula = expressed(mode, operation, Bilinear).chosen(operation)
-    return formula, STORED.bias(operation.per_tensor("in_type"))
+    return expressed(mode, operation, Bilinear), STORED.bias(operation.per_tensor("in_type"))
 
 
 def tables_of(formula: Bilinear, operation: Operation, source: Image) -> list[Array]:

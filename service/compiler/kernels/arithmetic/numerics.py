@@ -21,7 +21,7 @@ from service.compiler.qnn.expressions.pairs import Arithmetic, Sum
 from service.compiler.qnn.expressions.requantization import Kept, Requantization, Words
 from service.compiler.qnn.expressions.sums import Addition
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.expressed import Adds, Computes, Converts
+from service.compiler.qnn.numerics.expressed import Adds, Chooses, Computes, Converts
 from service.compiler.qnn.numerics.sums.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
@@ -50,6 +50,8 @@ def expressed(mode: Mode, operation: Operation, kind: type[_Expressed]) -> _Expr
         Declined: the formula has no expression of type `kind`, so no kernel computes it.
     """
     formula: Any = mode.formula(operation)
+    if isinstance(formula, Chooses):
+        formula = formula.chosen(operation)
     if not isinstance(formula, kind):
         raise Declined(f"no kernel computes {formula.summary}")
     return formula

@@ -31,6 +31,10 @@ class TensorOps:
         return tirx.Cast(self.dtype(dtype), x) if self.lanes > 1 else x.astype(dtype)
 
     def bits(self, x: Value, dtype: str) -> Value:
+        if isinstance(x, tirx.IntImm) and dtype == "float32":  # TVM 0.27 cannot generate code for a reinterpreted 0
+            value = float(np.array(int(x), np.int32).view(np.float32))
+            if math.isfinite(value):
+                return self.const(value, dtype)
         return tirx.reinterpret(self.dtype(dtype), x)
 
     def keep(self, x: Value, dtype: str = "int32") -> Value:

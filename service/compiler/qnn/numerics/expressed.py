@@ -4,18 +4,36 @@ kernels use the same expression on vectors and GPUs.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from tvm import relax
 
 from service.compiler.qnn.expressions.averages import Average
 from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
 from service.compiler.qnn.expressions.pairs import Arithmetic, Sum
 from service.compiler.qnn.expressions.requantization import Requantization
+from service.compiler.qnn.expressions.rescaling import Rescaling
 from service.compiler.qnn.expressions.sums import Addition
 from service.compiler.qnn.expressions.tensors import TENSORS
 from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, clamped, pointwise
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
+
+
+class Chooses:
+    """A formula that is one of several formulas, depending on the operation."""
+
+    def chosen(self, operation: Operation) -> Any:
+        """Returns the formula for an operation."""
+        raise NotImplementedError
+
+    def evaluate(self, operation: Operation, *operands: Array) -> Array:
+        return np.asarray(self.chosen(operation).evaluate(operation, *operands))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
+        return self.chosen(operation).lower(operation, builder, *operands)
 
 
 class Converts:
@@ -47,6 +65,24 @@ class Requantizes(Converts):
 
         axis = in_type.axis if bias is None else len(x.ty.shape) - 1
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in scaling.arrays])
+
+
+class Rescales:
+    """A formula that converts 64-bit accumulators to 16-bit values."""
+
+    def rescaling(self, operation: Operation) -> Rescaling:
+        """Returns the expression."""
+        raise NotImplementedError
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        rescaling = self.rescaling(operation)
+
+        def rescale(value: Scalar, *channels: Scalar) -> Scalar:
+            return clamped(rescaling.express(TENSORS, value, channels), out_type)
+
+        constants = [ChannelConstant(each, in_type.axis) for each in rescaling.arrays]
+        return pointwise(builder, "requantize", rescale, [x], constants)
 
 
 class Computes:

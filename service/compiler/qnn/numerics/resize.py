@@ -12,6 +12,7 @@ from tvm import relax, te
 
 from service.compiler.qnn.expressions.ops import Ops, Value
 from service.compiler.qnn.expressions.tensors import TENSORS
+from service.compiler.qnn.numerics.expressed import Chooses
 from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -41,10 +42,6 @@ class Bilinear:
             down, right: int32 distances, or the bits of float32 distances.
         """
         raise NotImplementedError
-
-    def chosen(self, operation: Operation) -> Bilinear:
-        """Returns the formula for the operation's storage."""
-        return self
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         (top, bottom, down), (left, right, along) = self.axes(operation, x.shape)
@@ -177,16 +174,10 @@ class ElevenBits(Bilinear):
         return ((top << count) + (bottom - top) * down + half) >> ops.const(22)
 
 
-class ByStorage(Bilinear):
+class ByStorage(Chooses):
     """TFLite's reference kernels: one for int8, and another for uint8."""
 
     summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
-
-    def evaluate(self, operation: Operation, x: Array) -> Array:
-        return self.chosen(operation).evaluate(operation, x)
-
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        return self.chosen(operation).lower(operation, builder, x)
 
     def chosen(self, operation: Operation) -> Bilinear:
         return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()

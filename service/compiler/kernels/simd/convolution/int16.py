@@ -11,8 +11,8 @@ each).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from tvm import tirx
@@ -22,6 +22,8 @@ from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, shuffle, splat
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
+from service.compiler.qnn.expressions.rescaling import Reduced, Rescaling
+from service.compiler.qnn.expressions.tensors import TensorOps
 from service.core.models.arrays import Array
 
 Shape = tuple[int, int, int, int]
@@ -31,41 +33,9 @@ _SECTION = 257  # the largest number of pairs that cannot overflow 32-bit accumu
 _MOST_COLUMNS, _MOST_BLOCKS = 28, 8
 
 
-class Rescaling(Protocol):
-    """Converts accumulators, including the bias, to values that are not yet clamped."""
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays that the generated code reads, with a value for each output channel."""
-
-    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """Returns int32 values.
-
-        Args:
-            accumulator: int64, with half as many lanes as a vector of int32.
-            channels: the values of the arrays for the accumulator's channels.
-        """
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """`ReducedMultiplier` for 64-bit accumulators."""
-
-    multipliers: Array
-    counts: Array
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        return self.multipliers, np.int64(1) << (self.counts - 1), self.counts
-
-    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        multiplier, half, count = channels
-        return tirx.Cast(f"int32x{lanes.isa.lanes // 2}", (accumulator * multiplier + half) >> count)
-
-
 @dataclass(frozen=True)
 class Narrow:
-    """`ReducedMultiplier` for accumulators that fit 32 bits, on vectors of int32."""
+    """`Reduced` for accumulators that fit 32 bits, on vectors of int32."""
 
     wide: Reduced
 
@@ -73,33 +43,9 @@ class Narrow:
     def arrays(self) -> tuple[Array, ...]:
         return self.wide.multipliers.astype(np.int32), self.wide.counts.astype(np.int32)
 
-    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def scale(self, lanes: Lanes, accumulator: Expr, channels: Sequence[Expr]) -> Expr:
         """Converts int32 accumulators. Results beyond 32 bits are truncated, as in the reference."""
         return lanes.scale_once(lanes.keep(accumulator), *channels, away=False)
-
-
-@dataclass(frozen=True)
-class Double:
-    """`DoubleScale` for 64-bit accumulators."""
-
-    scales: Array
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        return (self.scales,)
-
-    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        size = lanes.isa.lanes // 2
-
-        def const(value: float) -> Expr:
-            return splat(tirx.const(value, "float64"), size)
-
-        product = tirx.Cast(f"float64x{size}", accumulator) * channels[0]
-        whole = tirx.trunc(product)
-        rest, one, half, limit = product - whole, const(1.0), const(0.5), const(2.0**31)
-        away = tirx.Select(rest >= half, whole + one, tirx.Select(rest <= const(-0.5), whole - one, whole))
-        held = tirx.Select(away >= limit, const(-(2.0**31)), tirx.max(away, const(-(2.0**31))))
-        return tirx.Cast(f"int32x{size}", held)
 
 
 @dataclass(frozen=True)
@@ -187,7 +133,8 @@ class _Layer:
         tile: tuple[int, int],
         parallel: bool,
     ) -> None:
-        self.isa, self.words, self.rescaling, self.parallel = isa, words, rescaling, parallel
+        self.isa, self.words, self.parallel = isa, words, parallel
+        self.rescaling: Rescaling | Narrow = rescaling
         self.columns, self.blocks = tile
         self.channels = words.destination[3]
         # The first channel of each block. If there are several blocks, the last one overlaps the previous one.
@@ -351,12 +298,15 @@ class _Layer:
                 )
                 for pixel in range(self.columns):
                     accumulator = self._accumulator(pixel * self.blocks + block, part) + bias
-                    value = self._clamped(
-                        self.rescaling.apply(Lanes(program, self.isa), accumulator, tuple(channels)), size
-                    )
+                    value = self._clamped(self._rescaled(accumulator, channels, size), size)
                     to = (line * width + column + pixel) * self.channels + start + part * size
                     channels_left = min(size, self.channels - part * size)
                     program.store_first(self.destination, program.bind(to), value, size, channels_left)
+
+    def _rescaled(self, accumulator: Expr, channels: Sequence[Expr], size: int) -> Expr:
+        if isinstance(self.rescaling, Narrow):
+            return self.rescaling.scale(Lanes(self.program, self.isa), accumulator, channels)
+        return self.rescaling.express(TensorOps(size), accumulator, channels)
 
     def _accumulator(self, index: int, part: int) -> Expr:
         if self.flush == "never":

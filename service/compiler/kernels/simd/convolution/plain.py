@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from service.compiler.kernels.arithmetic.numerics import expressed
 from service.compiler.kernels.group import Group, PlainKernel, image_shape, shape_of
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Window
@@ -11,8 +12,8 @@ from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.simd.convolution import int16
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.litert.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
-from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.numerics.expressed import Rescales
+from service.compiler.qnn.operation import value_of
 from service.core.models.arrays import Array
 
 _MOST_GROUPS = 32  # with more groups, most weights would be zero, and TVM's generated code is faster
@@ -38,7 +39,8 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     if groups > _MOST_GROUPS or (groups > 1 and weights.shape[-1] == 1):
         raise Declined(f"its {groups} groups are so small that almost all weights of a 16-bit kernel would be zero")
     summand = bias[0] if bias and bias[0] is not None else np.zeros(len(weights), np.int64)
-    rescaling, bounds = _rescaling(mode, group.requantize, len(weights)), (group.out_type.min, group.out_type.max)
+    rescaling = expressed(mode, group.requantize, Rescales).rescaling(group.requantize).repeated(len(weights))
+    bounds = group.out_type.min, group.out_type.max
     weights = _ungrouped(weights if weights.ndim == 4 else weights[:, None, None, :], groups)
     halo, words = _geometry(group, weights.shape[1:3])
     tile = int16.choose(isa, words)
@@ -79,14 +81,3 @@ def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]
         )
     window = Window(kernel, (stride_h, stride_w), (step_h, step_w))
     return Halo(top, left, bottom, right), int16.Words(source, made, window)
-
-
-def _rescaling(mode: Mode, requantize: Operation, filters: int) -> int16.Rescaling:
-    formula = mode.formula(requantize)
-    if isinstance(formula, OptimizedDense):
-        formula = formula.formula(requantize)
-    if isinstance(formula, ReducedMultiplier):
-        return int16.Reduced(*(np.broadcast_to(values, filters) for values in formula.parameters(requantize)))
-    if isinstance(formula, DoubleScale):
-        return int16.Double(np.broadcast_to(formula.scales(requantize), filters))
-    raise Declined(f"no kernel computes {formula.summary}")

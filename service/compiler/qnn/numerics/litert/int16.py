@@ -15,6 +15,8 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.rescaling import Double, Reduced, Rescaling
+from service.compiler.qnn.numerics.expressed import Chooses, Rescales
 from service.compiler.qnn.numerics.formula import (
     OPAQUE,
     ChannelConstant,
@@ -34,7 +36,7 @@ _LOW, _HIGH = STORAGE_RANGES["int16"]
 _INT32_LIMIT = float(1 << 31)
 
 
-class ReducedMultiplier:
+class ReducedMultiplier(Rescales):
     """Convolutions: the multiplier is truncated to 15 bits, so that its product with a 48-bit sum fits. The product is
     rounded once, halves up.
 
@@ -48,17 +50,8 @@ class ReducedMultiplier:
         scaled = (x.astype(np.int64) * multipliers + (np.int64(1) << (counts - 1))) >> counts
         return store(scaled.astype(np.int32), operation.per_tensor("out_type"))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-        multipliers, counts = self.parameters(operation)
-
-        def scale(value: Scalar, multiplier: Scalar, half: Scalar, count: Scalar) -> Scalar:
-            shift = tensors.shift_count(count, "int64", 1, 46)
-            return clamped(((value.astype("int64") * multiplier + half) >> shift).astype("int32"), out_type)
-
-        arrays = (multipliers, np.int64(1) << (counts - 1), counts)
-        constants = [ChannelConstant(values, in_type.axis) for values in arrays]
-        return pointwise(builder, "requantize", scale, [x], constants)
+    def rescaling(self, operation: Operation) -> Rescaling:
+        return Reduced(*self.parameters(operation))
 
     def parameters(self, operation: Operation) -> tuple[Array, Array]:
         """Returns the reduced multipliers and the shift counts, int64."""
@@ -72,7 +65,7 @@ class ReducedMultiplier:
         return reduced, 15 - shifts.astype(np.int64)
 
 
-class DoubleScale:
+class DoubleScale(Rescales):
     """Dense layers: one multiplication in float64, rounded halves away from zero.
 
     FullyConnectedPerChannel and FullyConnected with scales (reference/integer_ops/fully_connected.h). A product beyond
@@ -87,16 +80,8 @@ class DoubleScale:
         beyond = np.abs(rounded) >= _INT32_LIMIT
         return store(np.where(beyond, -_INT32_LIMIT, rounded).astype(np.int64), operation.per_tensor("out_type"))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-        limit = tirx.const(_INT32_LIMIT, "float64")
-
-        def scale(value: Scalar, factor: Scalar) -> Scalar:
-            rounded = tensors.rounded_away(value.astype("float64") * factor, "float64")
-            held = tirx.Select(tirx.any(rounded >= limit, rounded <= -limit), -limit, rounded)
-            return clamped(held.astype("int32"), out_type)
-
-        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
+    def rescaling(self, operation: Operation) -> Rescaling:
+        return Double(self.scales(operation))
 
     def scales(self, operation: Operation) -> Array:
         """Returns s_x * s_w / s in float64: one value, or one for each channel."""
@@ -144,24 +129,16 @@ class HalvesUp:
         return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 
 
-class OptimizedDense:
+class OptimizedDense(Chooses):
     """Dense layers in LiteRT's default configuration: with a 64-bit bias the reference kernel, and without a bias the
     optimized kernel.
     """
 
     summary = f"{DoubleScale.summary}; without a bias {HalvesUp.summary}"
 
-    @staticmethod
-    def formula(operation: Operation) -> DoubleScale | HalvesUp:
-        """Returns the formula for `operation`, depending on the operation that computed its operand."""
+    def chosen(self, operation: Operation) -> DoubleScale | HalvesUp:
         biased = operation.producer is not None and len(operation.producer.call.args) == 3
         return DoubleScale() if biased else HalvesUp()
-
-    def evaluate(self, operation: Operation, x: Array) -> Array:
-        return self.formula(operation).evaluate(operation, x)
-
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        return self.formula(operation).lower(operation, builder, x)
 
 
 class InterpolatedSoftmax:

@@ -18,7 +18,7 @@ from service.compiler.qnn.expressions.ops import LARGEST
 from service.compiler.qnn.expressions.requantization import BiasedScale, DequantizedScale, FloatScale, Requantization
 from service.compiler.qnn.expressions.sums import Addition, FloatSum
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.expressed import Adds, Averages, Requantizes
+from service.compiler.qnn.numerics.expressed import Adds, Averages, Chooses, Requantizes
 from service.compiler.qnn.numerics.formula import (
     ChannelConstant,
     Scalar,
@@ -115,7 +115,7 @@ def _inverted_twice(scales: Array) -> Array:
     return np.asarray(np.float32(1) / (1 / scales).astype(np.float32))
 
 
-class ByGroups(Requantizes):
+class ByGroups(Chooses):
     """PyTorch's engine `x86` on a CPU with AVX512-VNNI: FBGEMM for more than 100 groups, and otherwise oneDNN
     (`should_use_onednn_quant` in OnednnUtils.h).
     """
@@ -125,17 +125,10 @@ class ByGroups(Requantizes):
     summary = "up to 100 groups as oneDNN, beyond as FBGEMM"
 
     def chosen(self, operation: Operation) -> FbgemmRequantize | OneDnnRequantize:
-        """Returns the engine's formula for the convolution before `operation`."""
         layer = operation.producer
         assert layer is not None
         symmetric = not any(layer.quantized("weight_type").zero_points)
         return OneDnnRequantize() if layer.integer("groups") <= self.MOST_GROUPS and symmetric else FbgemmRequantize()
-
-    def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
-        return self.chosen(operation).evaluate(operation, x, bias)
-
-    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
-        return self.chosen(operation).requantization(operation, facts, bias)
 
 
 class FusedQuantize(Quantizes):
