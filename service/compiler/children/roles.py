@@ -20,8 +20,9 @@ from tvm_ffi.serialization import from_json_graph_str
 from service.compiler.children import incident, probing
 from service.compiler.children.checking_roles import write_answers
 from service.compiler.children.handler import handles
-from service.compiler.importers.auto import Shapes, import_model
+from service.compiler.importers.auto import import_model
 from service.compiler.importers.bounds import bounded
+from service.compiler.importers.builder.module import Shapes
 from service.compiler.importers.detect import HEAD_BYTES, detect_format
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+from service.compiler.importers.builder.module import At, Shapes
 from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet import importer as mxnet
@@ -13,10 +14,6 @@ from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.compiler.importers.torch.exported import importer as exported
 from service.core.errors import MalformedModel, Unsupported
-
-At = Callable[[str, str], None]
-Shapes = Mapping[str, Sequence[int]]
-
 
 _DAMAGED = "the file is damaged, or the program that wrote it has a bug: export the model again"
 _CHANGE = "change this part of the model and export it again, or cut the model before it"

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from service.compiler.importers import detect
-from service.compiler.importers.auto import At, import_model
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.builder.module import At
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.file.metadata import KEY
 from service.compiler.qnn import graph as modules

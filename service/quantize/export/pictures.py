@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder.pooling import Sides, Windows, average, largest
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.operators.selection import nearest_places
-from service.compiler.importers.windows import Sides, Windows, average, largest
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.models.arrays import Array

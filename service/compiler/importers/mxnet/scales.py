@@ -13,6 +13,8 @@ import numpy as np
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
+Range = tuple[np.float32, np.float32]  # the smallest and the largest real value of a tensor
+
 # The largest real value is half a step more than the largest stored value (`kInt8Range`, `kUint8Range`). Exceptions are
 # the ranges of sums of products, and the requantization of int32.
 QUANTIZED_RANGES = {"int8": np.float32(127.5), "uint8": np.float32(255.5)}
@@ -35,24 +37,19 @@ def type_of(dtype: str, steps: np.float32) -> QuantizedType:
     return QuantizedType(dtype, (1 / float(steps),))
 
 
-def weights_type(steps: Array) -> QuantizedType:
-    """Returns the type of int8 weights with one scale, or one for each filter."""
-    scales = tuple(1 / float(value) for value in steps)
-    return QuantizedType("int8", scales, axis=None if len(scales) == 1 else 0)
+def axis_type(storage: str, scales: Array, axis: int) -> QuantizedType:
+    """Returns a type with one scale, or with one for each index of `axis`."""
+    found = tuple(float(scale) for scale in scales.reshape(-1))
+    return QuantizedType(storage, found, axis=None if len(found) == 1 else axis)
 
 
-def source_type(storage: str, multipliers: Array, out_type: QuantizedType, axis: int | None = None) -> QuantizedType:
+def source_type(storage: str, multipliers: Array | np.float32, out_type: QuantizedType, axis: int = 0) -> QuantizedType:
     """Returns the input type of a requantization to `out_type` that multiplies by exactly `multipliers`, float32."""
-    scales = tuple(float(value) * out_type.scale for value in multipliers)
-    return QuantizedType(storage, scales, axis=None if len(scales) == 1 else axis)
+    return axis_type(storage, np.asarray(multipliers, np.float64) * out_type.scale, axis)
 
 
-def product_range(
-    dtype: str, low: np.float32, high: np.float32, weight_low: np.float32, weight_high: np.float32
-) -> np.float32:
-    """Returns the real value of the largest int32 sum of products of `dtype` and int8
-    (`QuantizationRangeForMultiplication`).
-    """
-    level = max_abs(low, high) / LARGEST[dtype]
-    weight_level = max_abs(weight_low, weight_high) / LARGEST["int8"]
-    return np.float32(level * weight_level * INT32_RANGE)
+def product_range(dtype: str, limits: Range, weight_limits: Range) -> Range:
+    """Returns the range of int32 sums of products of `dtype` and int8 (`QuantizationRangeForMultiplication`)."""
+    level, weight_level = max_abs(*limits) / LARGEST[dtype], max_abs(*weight_limits) / LARGEST["int8"]
+    largest = np.float32(level * weight_level * INT32_RANGE)
+    return -largest, largest

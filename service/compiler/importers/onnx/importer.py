@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder.module import At, Shapes, build_main, check_names, import_stage, param
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.names import shortened
@@ -27,11 +28,8 @@ from service.compiler.importers.onnx.rewrites.zero_scales import without_zero_sc
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
-from service.core.builds.build import Stage
-from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
+from service.core.errors import MalformedModel, Unsupported
 
-At = Callable[[str, str], None]
-Shapes = Mapping[str, Sequence[int]]
 _MOST_SIZES = 8  # at most this many sizes of a declared shape are shown in a notice
 
 
@@ -48,9 +46,10 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         MalformedModel: the file is not well formed, or an operator's definition is invalid.
         Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
-    try:
+    with import_stage():
         read = read_model(data)
-        params = [_param(end, index, shapes or {}) for index, end in enumerate(_named(read.inputs, shapes or {}))]
+        check_names(shapes or {}, [end.name for end in read.inputs])
+        params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
         merged, notices = merge_pads(resolved(read, params))
         model = fuse(
             drop_redundant_activations(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
@@ -58,9 +57,6 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         check_support(model)
         imported = _imported(model, at, params)
         return replace(imported, notices=(*imported.notices, *notices))
-    except OctetError as exc:
-        exc.stage = exc.stage or Stage.IMPORT
-        raise
 
 
 def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedModel:
@@ -68,14 +64,14 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
     values: dict[str, Value] = {end.name: param for end, param in zip(model.inputs, params, strict=True)}
     values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
     state = State(model, builder, values)
-    with builder.function("main", params):
-        with builder.dataflow():
-            for operator in model.operators:
-                at(operator.label, shortened(Node(state, operator).output))
-                state.values |= converted(state, operator)
-            results = [_result(state, end) for end in model.outputs]
-            outputs = [builder.emit_output(result) for result in results]
-        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+
+    def convert() -> list[relax.Expr]:
+        for operator in model.operators:
+            at(operator.label, shortened(Node(state, operator).output))
+            state.values |= converted(state, operator)
+        return [_result(state, end) for end in model.outputs]
+
+    outputs = build_main(builder, params, convert)
     described = [_described(output) for output in outputs]
     signature = signature_of(model, map(_described, params), described, state.types.get)
     metadata, notices = metadata_of(model.metadata_text, signature)
@@ -123,17 +119,9 @@ def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple
     return tuple(found)
 
 
-def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
-    """Returns the inputs. Checks that every given shape belongs to one of them."""
-    known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
-    for name in shapes.keys() - known:
-        raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")
-    return inputs
-
-
 def _param(end: End, index: int, shapes: Shapes) -> relax.Var:
     shape = input_shape(end, shapes.get(end.name, shapes.get("")))
-    return relax.Var(f"input_{index}", relax.TensorType(list(shape), end.dtype))
+    return param(f"input_{index}", shape, end.dtype)
 
 
 def _described(value: relax.Expr) -> tuple[tuple[int, ...], str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 
-from service.compiler.importers.names import join_names, shortened
+from service.compiler.importers.builder.module import unsupported_operators
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, Unsupported
 
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
 # Operator type -> the remedy for an operator that cannot be compiled, if there is a remedy other than leaving the
@@ -66,16 +66,10 @@ def check_operator(model: Model, operator: Operator) -> None:
 
 
 def _refuse(model: Model, obstacles: list[Operator]) -> None:
-    counted = Counter(operator.op_type for operator in obstacles)
-    kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
-    each = [f"{operator.label} → {_output(operator)}" for operator in obstacles]
-    raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {join_names(kinds)}. "
-        f"They are: {join_names(each)}",
-        op=obstacles[0].label,
-        tensor=_output(obstacles[0]),
-        hint=_hint(counted),
-    )
+    types = dict.fromkeys(operator.op_type for operator in obstacles)
+    each = [(operator.op_type, f"{operator.label} → {_output(operator)}") for operator in obstacles]
+    first = obstacles[0]
+    raise unsupported_operators(each, len(model.operators), first.label, _output(first), _hint(types))
 
 
 def is_quantized(op_type: str) -> bool:

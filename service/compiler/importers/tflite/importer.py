@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import tvm
 from tvm import relax
 
 from service.compiler.importers.builder.constants import Constants
+from service.compiler.importers.builder.module import At, build_main, import_stage, param
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite.delegate import builtin_kernel, takes
@@ -23,10 +23,7 @@ from service.compiler.importers.tflite.support import check_support, dtypes_of
 from service.compiler.importers.tflite.variables import find_states
 from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
-from service.core.builds.build import Stage
-from service.core.errors import MalformedModel, OctetError
-
-At = Callable[[str, str], None]
+from service.core.errors import MalformedModel
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
@@ -41,16 +38,13 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
         MalformedModel: the file does not follow the format, or an operator's definition is invalid.
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
-    try:
+    with import_stage():
         model = find_states(read_model(data))
         check_support(model)
         model = replace_zero_scales(join_dilated(model))
         module = _module(model, at)
         signature = signature_of(_with_outputs(model, module))
         return ImportedModel(module, signature, TFLITE, *metadata_of(data, signature))
-    except OctetError as exc:
-        exc.stage = exc.stage or Stage.IMPORT
-        raise
 
 
 def _module(model: Model, at: At) -> tvm.IRModule:
@@ -60,20 +54,20 @@ def _module(model: Model, at: At) -> tvm.IRModule:
         params[state.tensor] = _param(model, state.tensor, f"state_{position}")
     values: dict[int, relax.Expr] = dict(params)
     constants = constants_of(model)
-    with builder.function("main", list(params.values())):
-        with builder.dataflow():
-            for operator in model.operators:
-                node = Node(model, operator, builder, values, constants, builtin_kernel, takes)
-                at(operator.label, node.output.label)
-                made = RULES[operator.name].converter(dtypes_of(model, operator))(node)
-                results = made if isinstance(made, list) else [node.clipped(made)]
-                for tensor, value in zip(node.outputs, results, strict=True):
-                    node.expect(tensor, value)
-                    values[tensor.index] = value
-            computed = [_result(model, index, values, constants) for index in model.outputs]
-            left = [_left(model, state, values, constants) for state in model.states]
-            outputs = [builder.emit_output(each) for each in (*computed, *left)]
-        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+
+    def convert() -> list[relax.Expr]:
+        for operator in model.operators:
+            node = Node(model, operator, builder, values, constants, builtin_kernel, takes)
+            at(operator.label, node.output.label)
+            made = RULES[operator.name].converter(dtypes_of(model, operator))(node)
+            results = made if isinstance(made, list) else [node.clipped(made)]
+            for tensor, value in zip(node.outputs, results, strict=True):
+                node.expect(tensor, value)
+                values[tensor.index] = value
+        computed = [_result(model, index, values, constants) for index in model.outputs]
+        return [*computed, *(_left(model, state, values, constants) for state in model.states)]
+
+    build_main(builder, [*params.values()], convert)
     return builder.get()
 
 
@@ -107,4 +101,4 @@ def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: 
 
 def _param(model: Model, index: int, name: str) -> relax.Var:
     tensor = model.tensors[index]
-    return relax.Var(name, relax.TensorType(list(tensor.shape), tensor.dtype))
+    return param(name, tensor.shape, tensor.dtype)

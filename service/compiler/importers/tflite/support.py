@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
+from service.compiler.importers.builder.module import unsupported_operators
 from service.compiler.importers.names import join_names
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, STORAGES, Rule
-from service.core.errors import DynamicRange, MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import DynamicRange, MalformedModel, Unsupported
 
 _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
@@ -94,17 +95,10 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
 
 
 def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
+    each = [(what, f"{operator.label} → {_output(model, operator)}") for operator, what in obstacles]
     first, _ = obstacles[0]
-    counted = Counter(what for _, what in obstacles)
-    kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
-    each = [f"{operator.label} → {_output(model, operator)}" for operator, _ in obstacles]
-    raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {join_names(kinds)}. "
-        f"They are: {join_names(each)}",
-        op=first.label,
-        tensor=_output(model, first),
-        hint=_hint(model, obstacles),
-    )
+    hint = _hint(model, obstacles)
+    raise unsupported_operators(each, len(model.operators), first.label, _output(model, first), hint)
 
 
 def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.names import join_names
+from service.compiler.importers.builder.module import At, unsupported_operators
 from service.compiler.importers.torch.node import ANOTHER_FORM, Node
 from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
-from service.core.errors import Unsupported, UnsupportedOperator
-
-At = Callable[[str, str], None]
+from service.core.errors import Unsupported
 
 _LONGEST_ARGUMENT = 40  # the longest argument in a message
 _COMPILED = "Octet compiles: " + ", ".join(
@@ -73,16 +70,9 @@ class Graph:
         """
         if not self._obstacles:
             return
-        counted = Counter(what for what, _ in self._obstacles)
-        kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
-        each = [f"{what.split(' ')[0]} → {output or 'nothing'}" for what, output in self._obstacles]
-        raise UnsupportedOperator(
-            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {join_names(kinds)}. "
-            f"They are: {join_names(each)}",
-            op=self._obstacles[0][0].split(" ")[0],
-            tensor=self._obstacles[0][1],
-            hint=self._hint,
-        )
+        each = [(what, f"{what.split(' ')[0]} → {output or 'nothing'}") for what, output in self._obstacles]
+        what, output = self._obstacles[0]
+        raise unsupported_operators(each, self._count, what.split(" ")[0], output, self._hint)
 
 
 def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import relax
 
 from service.compiler.importers.archive import Archive
+from service.compiler.importers.builder.module import At, Shapes, build_main, import_stage, param
 from service.compiler.importers.detect import TORCHSCRIPT
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.torch.code import Code
 from service.compiler.importers.torch.graph import Graph
 from service.compiler.importers.torch.interpreter import Interpreter
-from service.compiler.importers.torch.signature import Shapes, input_specs, output_specs
+from service.compiler.importers.torch.signature import input_specs, output_specs
 from service.compiler.importers.torch.tensors import TensorReader
 from service.compiler.importers.torch.values import Instance, Value
 from service.compiler.qnn.graph import emit
-from service.core.builds.build import Stage
-from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.errors import MalformedModel, Unsupported
 from service.core.models.signature import ModelSignature
-
-At = Callable[[str, str], None]
 
 
 def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
@@ -36,13 +34,11 @@ def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Sh
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled, or the shape of an input is
             unknown.
     """
-    try:
-        return _Import(Archive(data, in_folder=True), at, shapes or {}).run()
-    except OctetError as exc:
-        exc.stage = exc.stage or Stage.IMPORT
-        raise
-    except RecursionError as exc:
-        raise MalformedModel("the archive's code is nested too deep", stage=Stage.IMPORT) from exc
+    with import_stage():
+        try:
+            return _Import(Archive(data, in_folder=True), at, shapes or {}).run()
+        except RecursionError as exc:
+            raise MalformedModel("the archive's code is nested too deep") from exc
 
 
 class _Import:
@@ -69,19 +65,18 @@ class _Import:
         names = [parameter.arg for parameter in methods["forward"].args.args[1:]]
         optional = len(methods["forward"].args.defaults)
         specs = input_specs(names, optional, self.shapes, self._traced())
-        params = [
-            relax.Var(f"input_{index}", relax.TensorType(list(spec.shape), spec.dtype.name))
-            for index, spec in enumerate(specs)
-        ]
-        with self.builder.function("main", params):
-            with self.builder.dataflow():
-                instance = self.interpreter.instance(root)
-                assert isinstance(instance, Instance)
-                result = self.interpreter.call_method(instance, "forward", [Value(param) for param in params])
-                self.graph.check()
-                results = outputs_of(result)
-                outputs = [self.builder.emit_output(computed(self.builder, value, params)) for _, value in results]
-            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        params = [param(f"input_{index}", spec.shape, spec.dtype.name) for index, spec in enumerate(specs)]
+        results: list[tuple[str | None, Value]] = []
+
+        def convert() -> Iterator[relax.Expr]:
+            instance = self.interpreter.instance(root)
+            assert isinstance(instance, Instance)
+            result = self.interpreter.call_method(instance, "forward", [Value(each) for each in params])
+            self.graph.check()
+            results.extend(outputs_of(result))
+            return (computed(self.builder, value, params) for _, value in results)
+
+        build_main(self.builder, params, convert)
         signature = ModelSignature(tuple(specs), output_specs(results))
         return ImportedModel(self.builder.get(), signature, TORCHSCRIPT)
 

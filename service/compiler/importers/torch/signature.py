@@ -7,17 +7,16 @@ float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from service.compiler.importers.builder.module import Shapes
+from service.compiler.importers.names import printable
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
 from service.core.errors import Unsupported
 from service.core.models.signature import Quantization, TensorSpec, datatype_of
 
-Shapes = Mapping[str, Sequence[int]]
-
-_LONGEST_NAME = 256
 _MOST_RANK = 8
 _LARGEST = 1 << 31  # limit of a tensor's number of elements
 _HINT = "specify it: octet compile --input-shape {name}=1,3,224,224 (or save a traced model, which carries its shapes)"
@@ -61,7 +60,7 @@ def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpe
     """Returns a specification for each tensor that the model returns."""
     specs: dict[str, TensorSpec] = {}
     for index, (name, value) in enumerate(results):
-        unique = _clean(name or f"output_{index}")
+        unique = printable(name or f"output_{index}")
         while unique in specs:
             unique = f"{unique}_{index}"
         quantized = value.quantized
@@ -80,9 +79,4 @@ def spec_of(name: str, spec: Spec) -> TensorSpec:
         raise Unsupported(f"the input {name} is {spec.dtype}; a quantized model needs float32 and quantizes it")
     if len(spec.shape) > _MOST_RANK or not all(size > 0 for size in spec.shape) or math.prod(spec.shape) >= _LARGEST:
         raise Unsupported(f"the input {name} has the unsupported shape {list(spec.shape)[: _MOST_RANK + 1]}")
-    return TensorSpec(_clean(name), datatype_of(spec.dtype), spec.shape)
-
-
-def _clean(name: str) -> str:
-    """Returns a name that can safely be part of a JSON document, a log line or terminal output."""
-    return "".join(char if char.isprintable() else "_" for char in name)[:_LONGEST_NAME]
+    return TensorSpec(printable(name), datatype_of(spec.dtype), spec.shape)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from service.compiler.importers.builder.pooling import Windows, average, largest
 from service.compiler.importers.onnx.importer import import_model as import_onnx
 from service.compiler.importers.real import Real
 from service.compiler.importers.tflite import import_model
-from service.compiler.importers.windows import Windows, average, largest
 from service.compiler.qnn import ops
 from service.core.errors import Unsupported
 from service.quantize.export.model import convert_module

@@ -1,4 +1,4 @@
-"""Operators that stay in float between and after MXNet's quantized layers.
+"""Operators that stay in float between and after MXNet's quantized layers, and operators without effect.
 
 ReLU, clip and sum equal MXNet's bit for bit. Functions and softmax differ from MXNet's by at most a few units in the
 last place, as for every other format (`importers/real.py`).
@@ -12,44 +12,47 @@ from collections.abc import Callable
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.mxnet.node import Node, Tensor, Value
+from service.compiler.importers.builder import movement
+from service.compiler.importers.builder import pooling as builder
+from service.compiler.importers.mxnet.node import BYTES, Node, Tensor, Value
 from service.compiler.importers.real import Real
 
-_ACTIVATIONS: dict[str, real.Function] = {
+_FUNCTIONS: dict[str, real.Function] = {
     "relu": real.of_relax(relax.op.nn.relu),
     "sigmoid": real.logistic,
     "tanh": real.of_float32("tanh"),
 }
 
 
-def function(of: real.Function) -> Callable[[Node], list[Value]]:
-    """Returns a rule for a function of each element."""
+def _operand(node: Node) -> Tensor:
+    node.count(1)
+    return node.tensor(0, "float32")
 
-    def convert(node: Node) -> list[Value]:
-        node.count(1)
-        return [node.result(node.emit(of(Real(node.emit, node.tensor(0, "float32").expr))))]
 
-    return convert
+def identity(node: Node) -> list[Value]:
+    """Returns the operand. Dropout and copies do nothing at inference."""
+    node.count(1)
+    return [node.tensor(0, "float32", *BYTES)]
+
+
+def function(name: str) -> Callable[[Node], list[Value]]:
+    """Returns the rule of a function of each element."""
+    return lambda node: node.outputs(_FUNCTIONS[name](Real(node.emit, _operand(node).expr)))
 
 
 def activation(node: Node) -> list[Value]:
     """`Activation` (src/operator/nn/activation-inl.h)."""
-    kind = node.attributes.text("act_type", "")
-    if kind not in _ACTIVATIONS:
-        node.unsupported(f"has the act_type {kind!a:.20}; {', '.join(_ACTIVATIONS)} can be compiled")
-    return function(_ACTIVATIONS[kind])(node)
+    return function(node.choice("act_type", "", *_FUNCTIONS))(node)
 
 
 def clip(node: Node) -> list[Value]:
     """`clip` (src/operator/tensor/matrix_op-inl.h)."""
-    node.count(1)
-    x: relax.Expr = node.tensor(0, "float32").expr
+    x: relax.Expr = _operand(node).expr
     for name, bound in (("a_min", relax.op.maximum), ("a_max", relax.op.minimum)):
         limit = node.attributes.real(name)
-        if limit is None:
-            node.unsupported(f"has no {name}")
+        node.require_supported(limit is not None, f"has no {name}")
         x = node.emit(bound(x, relax.const(limit, "float32")), name)
-    return [node.result(x)]
+    return [Tensor(x)]
 
 
 def add(node: Node) -> list[Value]:
@@ -57,70 +60,95 @@ def add(node: Node) -> list[Value]:
     node.count(2)
     a, b = (node.tensor(index, "float32") for index in range(2))
     node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
-    return [node.result(node.emit(relax.op.add(a.expr, b.expr)))]
+    return node.outputs(relax.op.add(a.expr, b.expr))
+
+
+def flatten(node: Node) -> list[Value]:
+    x = _operand(node)
+    return [Tensor(movement.reshape(node, x.expr, rows_of(node, x)))]
+
+
+def rows_of(node: Node, x: Tensor) -> tuple[int, int]:
+    """Returns the shape `[N, K]` of an operand `[N, …]`."""
+    node.require(len(x.shape) >= 1, "has a scalar as its input")
+    return x.shape[0], math.prod(x.shape[1:])
 
 
 def softmax(node: Node) -> list[Value]:
     """`softmax` (src/operator/nn/softmax-inl.h): divides the elements by the temperature first."""
-    node.count(1)
-    x, temperature = node.tensor(0, "float32"), node.attributes.real("temperature")
+    x, temperature = _operand(node), node.attributes.real("temperature")
     if node.attributes.flag("use_length"):
         node.unsupported("uses the length of each row (use_length), which cannot be compiled")
-    if temperature not in (None, 1.0):
-        node.unsupported(f"has the temperature {temperature}; only 1 can be compiled")
-    rank, axis = len(x.shape), node.attributes.integer("axis", -1, least=-8)
-    node.require(-rank <= axis < rank, f"has axis {axis}, but its input has {rank} dimensions")
-    return [_softmax(node, x, axis % rank)]
+    fits = temperature in (None, 1.0)
+    node.require_supported(fits, f"has the temperature {temperature}; only 1 can be compiled")
+    return _softmax(node, x, node.axis(node.attributes.integer("axis", -1, least=-8), len(x.shape)))
 
 
 def softmax_output(node: Node) -> list[Value]:
     """`SoftmaxOutput` (src/operator/softmax_output-inl.h). Its labels are used in training only."""
     x = node.tensor(0, "float32")
     if node.attributes.flag("multi_output"):
-        node.require(len(x.shape) > 1, "has multi_output, but its input has only one dimension")
-        return [_softmax(node, x, 1)]
-    if node.attributes.flag("preserve_shape"):
-        return [_softmax(node, x, len(x.shape) - 1)]
-    return [_of_rows(node, x)]
+        return _softmax(node, x, node.axis(1, len(x.shape)))
+    return _softmax(node, x, len(x.shape) - 1 if node.attributes.flag("preserve_shape") else None)
 
 
 def softmax_activation(node: Node) -> list[Value]:
     """`SoftmaxActivation` (src/operator/nn/softmax_activation-inl.h)."""
-    node.count(1)
-    x, mode = node.tensor(0, "float32"), node.attributes.text("mode", "instance")
-    if mode == "channel":
-        node.require(len(x.shape) > 2, f"has the mode channel, but its input {list(x.shape)} has no channels")
-        return [_softmax(node, x, 1)]
-    if mode != "instance":
-        node.unsupported(f"has the mode {mode!a:.20}; only instance and channel can be compiled")
-    return [_of_rows(node, x)]
+    x, mode = _operand(node), node.choice("mode", "instance", "instance", "channel")
+    fits = mode == "instance" or len(x.shape) > 2
+    node.require(fits, f"has the mode channel, but its input {list(x.shape)} has no channels")
+    return _softmax(node, x, 1 if mode == "channel" else None)
 
 
-def _of_rows(node: Node, x: Tensor) -> Tensor:
-    """Computes the softmax over all axes except the first, as if they were one axis."""
-    node.require(len(x.shape) > 0, "has a scalar as its input")
-    flat = (x.shape[0], math.prod(x.shape[1:]))
-    if flat == x.shape:
-        return _softmax(node, x, 1)
-    rows = node.result(node.emit(relax.op.reshape(x.expr, flat), "rows"))
-    return node.result(node.emit(relax.op.reshape(_softmax(node, rows, 1, "of_rows").expr, x.shape)))
+def _softmax(node: Node, x: Tensor, axis: int | None) -> list[Value]:
+    """Computes the softmax along an axis; or along all axes except the first, as if they were one axis."""
+    rows = x.shape if axis is not None else rows_of(node, x)
+    if rows == x.shape:
+        return node.outputs(real.softmax(Real(node.emit, x.expr), 1 if axis is None else axis))
+    flat = movement.reshape(node, x.expr, rows, "rows")
+    made = node.emit(real.softmax(Real(node.emit, flat), 1), "of_rows")
+    return [Tensor(movement.reshape(node, made, x.shape))]
 
 
-def _softmax(node: Node, x: Tensor, axis: int, part: str = "") -> Tensor:
-    return node.result(node.emit(real.softmax(Real(node.emit, x.expr), axis), part))
+def pooling(node: Node) -> list[Value]:
+    """Pools real values (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages differ from MXNet's by at most a few
+    units in the last place.
+    """
+    x = _operand(node)
+    is_max, windows, counted = geometry(node, x)
+    made = Real(node.emit, x.expr)
+    if windows.size == x.shape[2:] and not any(windows.padding):
+        return node.outputs(relax.op.max(x.expr, [2, 3], True) if is_max else made.mean(x.expr, [2, 3]))
+    builder.check_places(node, math.prod(windows.size))
+    return node.outputs(
+        builder.largest(made, windows) if is_max else builder.average(made, windows, (*counted, *counted))
+    )
 
 
-RELU = _ACTIVATIONS["relu"]
-RULES: dict[str, Callable[[Node], list[Value]]] = {
-    "Activation": activation,
-    "SoftmaxActivation": softmax_activation,
-    "SoftmaxOutput": softmax_output,
-    "_Plus": add,
-    "_plus": add,
-    "clip": clip,
-    "elemwise_add": add,
-    "relu": function(RELU),
-    "sigmoid": function(_ACTIVATIONS["sigmoid"]),
-    "softmax": softmax,
-    "tanh": function(_ACTIVATIONS["tanh"]),
-}
+def geometry(node: Node, x: Tensor) -> tuple[bool, builder.Windows, builder.Pair]:
+    """Returns true if the pooling of an image takes maxima, the windows, and the padding that counts in an average.
+    The pooling convention `full` rounds the size of the output up (`CalculatePoolingPadding`).
+    """
+    attributes, is_max = node.attributes, node.choice("pool_type", "max", "max", "avg") == "max"
+    check_image(node, x)
+    node.choice("layout", "NCHW", "NCHW", "None")
+    if attributes.flag("global_pool"):
+        return is_max, builder.Windows((2, 3), (x.shape[2], x.shape[3]), (1, 1), builder.NO_SIDES), (0, 0)
+    size, strides = attributes.pair("kernel", (1, 1)), attributes.pair("stride", (1, 1))
+    pads = attributes.pair("pad", (0, 0), least=0)
+    ceil = "any" if node.choice("pooling_convention", "valid", "valid", "full") == "full" else ""
+    bottom, right = (
+        max(pad, builder.overhang(node, extent, window, stride, pad, pad, ceil=ceil))
+        for extent, window, stride, pad in zip(x.shape[2:], size, strides, pads, strict=True)
+    )
+    builder.check_padded(node, math.prod(x.shape[:2]), (x.shape[2], x.shape[3]), (*pads, bottom, right))
+    if not is_max and (bottom, right) != pads:
+        node.unsupported(
+            "averages windows that extend beyond the padding (pooling_convention full), which cannot be compiled"
+        )
+    counts = not is_max and attributes.flag("count_include_pad", True)
+    return is_max, builder.Windows((2, 3), size, strides, (*pads, bottom, right)), pads if counts else (0, 0)
+
+
+def check_image(node: Node, x: Tensor) -> None:
+    node.require_supported(len(x.shape) == 4, f"has an input of shape {list(x.shape)}, not [N, C, H, W]")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.blocks import fills_blocks
 from service.compiler.importers.onnx.node import Node
@@ -17,14 +16,12 @@ from service.compiler.importers.onnx.operators.real import float32, mean_of_imag
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
+from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 from service.compiler.qnn.types import QuantizedType
-from service.core.models.arrays import Array
 
 _SEQUENTIAL_SINCE = 19
-_MOST_WINDOWS = 1 << 24
-_MOST_PLACES = 1 << 10  # positions in a window of real values; each of them becomes an operator
 
 
 def max_pool(node: Node) -> relax.Var:
@@ -33,7 +30,10 @@ def max_pool(node: Node) -> relax.Var:
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
     if node.dtype(0) == "float32":
-        return _real_max_pool(node, windows)
+        lowest = float(np.finfo(np.float32).min)
+        builder.check_places(node, math.prod(windows.kernel))
+        real = Real(node.emit, windows.image(node.expr(0)))
+        return windows.restored(node.emit(builder.largest(real, windows.spread, lowest)))
     storage = node.dtype(0)
     if storage not in ("int8", "uint8"):
         node.unsupported(f"works on {storage}; only stored values of 8 bits and float32 can be compiled", node.name(0))
@@ -44,16 +44,6 @@ def max_pool(node: Node) -> relax.Var:
 
     result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
     return node.typed(windows.restored(result), quantized)
-
-
-def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
-    """Returns the elementwise maximum of several images: the input, shifted to each position in the window."""
-    top, left, bottom, right = windows.padding
-    sides = [0, 0, 0, 0, top, bottom, left, right]
-    lowest = float(np.finfo(np.float32).min)
-    x = node.emit(relax.op.nn.pad(windows.image(node.expr(0)), sides, pad_value=lowest), "padded")
-    largest = functools.reduce(lambda a, b: node.emit(relax.op.maximum(a, b), "largest"), _shifted(node, x, windows))
-    return windows.restored(largest)
 
 
 def average_pool(node: Node) -> relax.Var:
@@ -68,80 +58,31 @@ def average_pool(node: Node) -> relax.Var:
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
     float32(node)
-    top, left, bottom, right = windows.padding
-    image = windows.image(node.expr(0))
+    image, spread = windows.image(node.expr(0)), windows.spread
     is_sequential = node.state.model.opset >= _SEQUENTIAL_SINCE or fills_blocks(node.shape(0))
     if windows.kernel == shape_of(image)[2:] and not any(windows.padding):
         return windows.restored(mean_of_images(node, image, SEQUENTIAL if is_sequential else STRIPS))
+    counts = node.literal(spread.counts(shape_of(image), _counted(node, windows)).astype(np.float32))
     real = Real(node.emit, image)
-    x = real.apply(relax.op.nn.pad, image, [0, 0, 0, 0, top, bottom, left, right])
-
-    def added(parts: list[relax.Var]) -> relax.Expr:
-        return functools.reduce(lambda a, b: real.apply(relax.op.add, a, b), parts)
-
-    if is_sequential:
-        x = added(_shifted(node, x, windows))
-    else:
-        for axis in (2, 3):
-            x = added(_along(node, x, windows, axis))
-    counts = node.literal(_counts(node, windows, shape_of(x)[2:]).astype(np.float32))
+    x = spread.padded(real, 0.0)
+    for axes in [(0, 1)] if is_sequential else [(0,), (1,)]:
+        along = "" if is_sequential else f" along axis {spread.axes[axes[0]]}"
+        builder.check_places(node, math.prod(spread.size[axis] for axis in axes), along)
+        window = ([pair[axis] for axis in axes] for pair in (spread.axes, spread.size, spread.strides))
+        x = node.emit(builder.combined(real, builder.shifted(real, x, *window), relax.op.add), INSIDE)
     return windows.restored(node.emit(relax.op.divide(x, counts)))
 
 
-def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:
-    """Returns a list of images `[N, C, H, W]`: one for each position in the window along `axis`."""
-    kernel, stride, extent = windows.kernel[axis - 2], windows.strides[axis - 2], shape_of(x)[axis]
-    if kernel > _MOST_PLACES:
-        node.unsupported(
-            f"has windows of {kernel} real values along axis {axis}; at most {_MOST_PLACES} can be compiled"
-        )
-    ends = [index + (extent - kernel) // stride * stride + 1 for index in range(kernel)]
-    slices = [relax.op.strided_slice(x, [axis], [index], [end], [stride]) for index, end in enumerate(ends)]
-    return [node.emit(each, "shifted") for each in slices]
-
-
-def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
-    """Returns a list of images: one for each position in the window."""
-    if math.prod(windows.kernel) > _MOST_PLACES:
-        node.unsupported(
-            f"has windows of {math.prod(windows.kernel)} real values; at most {_MOST_PLACES} can be compiled"
-        )
-    return [_strided(node, x, windows, position) for position in itertools.product(*map(range, windows.kernel))]
-
-
-def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
-    """Returns, for each window of `[N, C, H, W]`, the element at position `first` in the window."""
-    extents = shape_of(x)[2:]
-    steps = zip(extents, windows.kernel, windows.strides, first, strict=True)
-    ends = [position + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, position in steps]
-    return node.emit(relax.op.strided_slice(x, [2, 3], list(first), ends, list(windows.strides)), "shifted")
-
-
-def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
-    """Returns the number of elements in each window, `[1, 1, OH, OW]`."""
-    if math.prod(size) > _MOST_WINDOWS:
-        node.unsupported(f"has {math.prod(size)} windows for each channel; at most {_MOST_WINDOWS} can be compiled")
-    if node.attribute("count_include_pad", 0):
-        _inside(node, windows)
-        return np.full((1, 1, *size), math.prod(windows.kernel), np.float64)
-    top, left = windows.padding[:2]
-    rows = []
-    for axis, before in enumerate((top, left)):
-        starts = np.arange(size[axis]) * windows.strides[axis] - before
-        ends = np.minimum(starts + windows.kernel[axis], windows.size[axis])
-        rows.append((ends - np.maximum(starts, 0)).astype(np.float64))
-    return np.asarray(rows[0][:, np.newaxis] * rows[1])[np.newaxis, np.newaxis]
-
-
-def _inside(node: Node, windows: Windows) -> None:
-    """Requires that no window extends beyond the padding that the file defines, because elements beyond it are not
-    counted.
-    """
+def _counted(node: Node, windows: Windows) -> builder.Sides:
+    """Returns the padding that counts in an average. No window may extend beyond it."""
+    if not node.attribute("count_include_pad", 0):
+        return builder.NO_SIDES
     (top, bottom), (left, right) = windows.named_padding()
     if node.attribute("ceil_mode", 0) and windows.padding != (top, left, bottom, right):
         node.unsupported(
             "counts its padding, but has windows that extend beyond it (ceil_mode), which cannot be compiled"
         )
+    return windows.padding
 
 
 def qlinear_average_pool(node: Node) -> relax.Var:

@@ -8,11 +8,10 @@ from typing import Any
 
 from tvm import relax
 
+from service.compiler.importers.builder import pooling
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
-
-_MAX_PADDED_ELEMENTS = (1 << 31) - 1
 
 Pair = tuple[int, int]
 
@@ -75,10 +74,13 @@ class Windows:
     def _padding(self) -> tuple[int, int, int, int]:
         sides = [self._side(axis) for axis in (0, 1)]
         (top, bottom), (left, right) = sides
-        height, width = self.size[0] + top + bottom, self.size[1] + left + right
-        if self._shape[0] * self.channels * height * width > _MAX_PADDED_ELEMENTS:
-            self.node.unsupported(f"pads its input to {height} by {width}, which is too large")
+        pooling.check_padded(self.node, self._shape[0] * self.channels, self.size, (top, left, bottom, right))
         return top, left, bottom, right
+
+    @property
+    def spread(self) -> pooling.Windows:
+        """The positions of the windows on `image`, without dilation."""
+        return pooling.Windows((2, 3), self.kernel, self.strides, self.padding)
 
     def _transposed_padding(self) -> tuple[int, int, int, int]:
         node, named = self.node, self.node.attribute("output_shape", ())
@@ -97,15 +99,8 @@ class Windows:
             return (less, more) if scheme == "SAME_UPPER" else (more, less)
         node.require(scheme in ("NOTSET", "VALID"), f"has the unknown auto_pad {scheme}")
         before, after = self.named_padding()[axis]
-        node.require_supported(
-            reach <= size + before + after,
-            f"has a window of {reach}, larger than the {size + before + after} padded elements",
-        )
-        if node.attribute("ceil_mode", 0):
-            count = -(-(size + before + after - reach) // stride) + 1
-            count -= (count - 1) * stride >= size + before
-            after = max(after, (count - 1) * stride + reach - size - before)
-        return before, after
+        ceil = "inside" if node.attribute("ceil_mode", 0) else ""
+        return before, max(after, pooling.overhang(node, size, reach, stride, before, after, ceil=ceil))
 
     def named_padding(self) -> tuple[Pair, Pair]:
         """Returns the padding before and after, for height and width, from the attribute `pads`."""

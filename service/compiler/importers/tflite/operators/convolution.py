@@ -7,6 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder import pooling
 from service.compiler.importers.tflite.dilation import EXPLICIT_PADDING
 from service.compiler.importers.tflite.geometry import SAME, VALID, padding_2d
 from service.compiler.importers.tflite.model import Tensor
@@ -15,7 +16,6 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.models.arrays import Array
 
-_MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02
 # Type of the activations -> type of the weights, if the two differ.
 _STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}
@@ -184,7 +184,5 @@ def window_padding(
         scheme = node.int_option("padding")
         node.require(scheme in (SAME, VALID), f"has the unknown padding scheme {scheme}")
         top, left, bottom, right = padding_2d(scheme, (height, width), window, strides, dilation)
-    padded = batch * (height + top + bottom) * (width + left + right) * channels
-    if padded > _MAX_PADDED_ELEMENTS:
-        node.unsupported(f"pads its input to {padded} elements; at most {_MAX_PADDED_ELEMENTS} can be compiled")
+    pooling.check_padded(node, batch * channels, (height, width), (top, left, bottom, right))
     return top, left, bottom, right

@@ -15,7 +15,8 @@ from typing import cast
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers import real, windows
+from service.compiler.importers import real
+from service.compiler.importers.builder import pooling
 from service.compiler.importers.real import Real
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.geometry import VALID
@@ -28,7 +29,6 @@ from service.compiler.importers.tflite.operators.convolution import (
     window_padding,
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
-from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
@@ -95,7 +95,7 @@ def prelu(node: Node) -> relax.Expr:
 
 
 def max_pool2d(node: Node) -> relax.Expr:
-    made = windows.largest(Real(node.emit, node.expr(0)), _windows(node))
+    made = pooling.largest(Real(node.emit, node.expr(0)), _windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
@@ -106,20 +106,19 @@ def average_pool2d(node: Node) -> relax.Expr:
     x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
     is_whole = size == node.image()[1:3] and node.int_option("padding") == VALID
     is_mean = is_whole and math.prod(size) > _MOST_ADDED
-    made = x.mean(x.x, (1, 2)) if is_mean else windows.average(x, _windows(node))
+    made = x.mean(x.x, (1, 2)) if is_mean else pooling.average(x, _windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
-def _windows(node: Node) -> Windows:
+def _windows(node: Node) -> pooling.Windows:
     _, height, width, _ = node.image()
     size = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     padding = window_padding(node, size, strides, (1, 1))
     fits = size[0] <= height + padding[0] + padding[2] and size[1] <= width + padding[1] + padding[3]
     node.require(fits, f"has windows of {list(size)}, which do not fit an image of {height} by {width}", node.input(0))
-    if math.prod(size) > MOST_PLACES:
-        node.unsupported(f"has windows of {math.prod(size)} real values; at most {MOST_PLACES} can be compiled")
-    return Windows((1, 2), size, strides, padding)
+    pooling.check_places(node, math.prod(size))
+    return pooling.Windows((1, 2), size, strides, padding)
 
 
 def resize_bilinear(node: Node) -> relax.Expr:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tvm import relax
 
 from service.compiler.importers.archive import Archive
+from service.compiler.importers.builder.module import At, Shapes, build_main, check_names, import_stage, param
 from service.compiler.importers.detect import PT2
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.names import printable
@@ -17,14 +18,11 @@ from service.compiler.importers.torch.exported.program import QUANTIZE, Call, En
 from service.compiler.importers.torch.exported.reader import read_program
 from service.compiler.importers.torch.graph import Graph
 from service.compiler.importers.torch.importer import computed, outputs_of
-from service.compiler.importers.torch.signature import Shapes, output_specs, spec_of
+from service.compiler.importers.torch.signature import output_specs, spec_of
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
-from service.core.builds.build import Stage
-from service.core.errors import InvalidInput, OctetError, Unsupported
+from service.core.errors import InvalidInput, Unsupported
 from service.core.models.signature import ModelSignature, TensorSpec
-
-At = Callable[[str, str], None]
 
 
 def import_exported(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
@@ -38,32 +36,28 @@ def import_exported(data: bytes, at: At = lambda op, tensor: None, shapes: Shape
         MalformedModel: the file is not well formed.
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
-    try:
+    with import_stage():
         return _imported(read_program(Archive(data, in_folder=True)), at, shapes or {})
-    except OctetError as exc:
-        exc.stage = exc.stage or Stage.IMPORT
-        raise
 
 
 def _imported(program: Program, at: At, shapes: Shapes) -> ImportedModel:
     calls, constants = fused(program)
     specs = _input_specs(program.inputs, shapes)
-    params = [
-        relax.Var(f"input_{index}", relax.TensorType(list(spec.shape), spec.dtype.name))
-        for index, spec in enumerate(specs)
-    ]
+    params = [param(f"input_{index}", spec.shape, spec.dtype.name) for index, spec in enumerate(specs)]
     builder = relax.BlockBuilder()
     graph = Graph(builder, at)
     values: dict[str, Any] = dict(constants)
-    values |= {end.name: Value(param) for end, param in zip(program.inputs, params, strict=True)}
-    with builder.function("main", params):
-        with builder.dataflow():
-            for call in calls:
-                _convert(graph, call, values)
-            graph.check()
-            results = outputs_of([values[name] for name in program.outputs])
-            outputs = [builder.emit_output(computed(builder, value, params)) for _, value in results]
-        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    values |= {end.name: Value(each) for end, each in zip(program.inputs, params, strict=True)}
+    results: list[tuple[str | None, Value]] = []
+
+    def convert() -> Iterator[relax.Expr]:
+        for call in calls:
+            _convert(graph, call, values)
+        graph.check()
+        results.extend(outputs_of([values[name] for name in program.outputs]))
+        return (computed(builder, value, params) for _, value in results)
+
+    build_main(builder, params, convert)
     return ImportedModel(builder.get(), ModelSignature(specs, output_specs(results)), PT2)
 
 
@@ -98,15 +92,13 @@ def _filled(argument: Any, operands: Sequence[Any]) -> Any:
 
 
 def _input_specs(inputs: Sequence[End], shapes: Shapes) -> tuple[TensorSpec, ...]:
-    known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
-    for name in shapes.keys() - known:
-        raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")
+    check_names(shapes, [end.name for end in inputs])
     if not inputs:
         raise Unsupported("the model has no inputs")
     return tuple(_input_spec(end, shapes) for end in inputs)
 
 
-def _input_spec(end: End, shapes: Mapping[str, Sequence[int]]) -> TensorSpec:
+def _input_spec(end: End, shapes: Shapes) -> TensorSpec:
     shape = shapes.get(end.name, shapes.get(""))
     if shape is None:
         shape = [1 if size is None and axis == 0 else size for axis, size in enumerate(end.shape)]  # type: ignore[misc]

@@ -191,7 +191,7 @@ def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any, *, out_type: 
 
 
 def _avg_pool2d(node: Node, input: Any, *window: Any, out_type: QuantizedType, clamp: Clamp, **named: Any) -> Value:
-    return pooling.pooled(node, input, _bounded(node, out_type, clamp), pooling.Average.of(node, *window, **named))
+    return pooling.pooled(node, input, _bounded(node, out_type, clamp), pooling.Pool.of(node, *window, **named))
 
 
 def _bounded(node: Node, out_type: Any, clamp: Clamp) -> Any:

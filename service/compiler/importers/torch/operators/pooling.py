@@ -7,12 +7,14 @@ from typing import Any
 
 from tvm import relax
 
+from service.compiler.importers.builder import pooling as builder
+from service.compiler.importers.builder.pooling import Windows, overhang
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 
-Pair = tuple[int, int]
+Pair = builder.Pair
 
 
 def _max_pool2d(
@@ -24,25 +26,19 @@ def _max_pool2d(
     dilation: Any = 1,
     ceil_mode: Any = False,
 ) -> Value:
-    x, quantized = node.activation(input, rank=4)
-    window, strides, around = _geometry(node, kernel_size, stride, padding)
+    _, quantized = node.activation(input, rank=4)
     if node.pair(dilation, 1) != (1, 1):
         node.unsupported("has a dilated window")
-    sides = _sides(node, x.shape, window, strides, around, node.flag(ceil_mode))
-    return node.image(
-        x,
-        lambda image: ops.max_pool2d(image, quantized, quantized, pool_size=window, strides=strides, padding=sides),
-        quantized,
-    )
+    return pooled(node, input, quantized, Pool.of(node, kernel_size, stride, padding, ceil_mode, False), is_max=True)
 
 
 def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
-    return pooled(node, input, node.activation(input)[1], Average.of(node, *window, **named))
+    return pooled(node, input, node.activation(input)[1], Pool.of(node, *window, **named))
 
 
 @dataclass(frozen=True)
-class Average:
-    """The checked arguments of `avg_pool2d`."""
+class Pool:
+    """The checked arguments of a pooling."""
 
     window: Pair
     strides: Pair
@@ -60,34 +56,33 @@ class Average:
         ceil_mode: Any = False,
         count_include_pad: Any = True,
         divisor_override: Any = None,
-    ) -> Average:
+    ) -> Pool:
         if divisor_override is not None:
             node.unsupported("divides by a number other than the size of its window (divisor_override)")
         geometry = _geometry(node, kernel_size, stride, padding)
         return cls(*geometry, node.flag(ceil_mode), node.flag(count_include_pad))
 
-    def sides(self, node: Node, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-        return _sides(node, shape, self.window, self.strides, self.around, self.ceil)
+    def windows(self, node: Node, shape: tuple[int, ...]) -> Windows:
+        """Returns the windows on `[N, C, H, W]`. In `ceil_mode`, the last window must start inside the image or its
+        left padding, and may extend beyond the end (`pooling_output_shape_pad_lr` in native/Pool.h).
+        """
+        bottom, right = (
+            max(overhang(node, size, window, step, pad, pad, ceil="inside" if self.ceil else ""), 0)
+            for size, window, step, pad in zip(shape[2:], self.window, self.strides, self.around, strict=True)
+        )
+        return Windows((2, 3), self.window, self.strides, (*self.around, bottom, right))
 
 
-def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) -> Value:
-    """Converts average pooling. Padding that counts becomes part of the image. Elements that `ceil_mode` adds beyond
-    the padding never count.
+def pooled(node: Node, input: Any, out_type: QuantizedType, pool: Pool, *, is_max: bool = False) -> Value:
+    """Converts pooling. Padding that counts becomes part of the image. Elements that `ceil_mode` adds beyond the
+    padding never count.
     """
     x, quantized = node.activation(input, rank=4)
-    top, left, bottom, right = average.sides(node, x.shape)
-
-    def body(image: relax.Var) -> relax.Expr:
-        sides = (top, left, bottom, right)
-        if average.counts_padding and any(average.around):
-            down, across = average.around
-            widths = [0, 0, down, down, across, across, 0, 0]
-            image = node.emit(relax.op.nn.pad(image, widths, pad_value=quantized.zero_point), "padded")
-            sides = (0, 0, max(bottom - down, 0), max(right - across, 0))
-        window, strides = average.window, average.strides
-        return ops.avg_pool2d(image, quantized, out_type, pool_size=window, strides=strides, padding=sides)
-
-    return node.image(x, body, out_type)
+    windows, counted = pool.windows(node, x.shape), pool.around if pool.counts_padding else (0, 0)
+    types = (quantized, out_type)
+    return node.image(
+        x, lambda image: builder.pooled(node, image, windows, types, is_max=is_max, counted=counted), out_type
+    )
 
 
 def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
@@ -159,23 +154,6 @@ def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[
     for extent, pad in zip(window, around, strict=True):
         node.require(2 * pad <= extent, f"has padding {pad} for a window of {extent}; at most half of it is allowed")
     return window, strides, around
-
-
-def _sides(
-    node: Node, shape: tuple[int, ...], window: Pair, strides: Pair, around: Pair, ceil: bool
-) -> tuple[int, int, int, int]:
-    """Returns the padding at the top, left, bottom and right (`pooling_output_shape_pad_lr` in native/Pool.h).
-
-    In `ceil_mode`, the last window must start inside the image or its left padding, and may extend beyond the end.
-    """
-    ends = []
-    for size, extent, step, pad in zip(shape[2:], window, strides, around, strict=True):
-        node.require(size + 2 * pad >= extent, f"has a window of {extent}, which does not fit {size} elements")
-        count = (size + 2 * pad - extent + (step - 1 if ceil else 0)) // step + 1
-        if ceil and (count - 1) * step >= size + pad:
-            count -= 1
-        ends.append(max((count - 1) * step + extent - size - pad, 0))
-    return around[0], around[1], ends[0], ends[1]
 
 
 RULES = {

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers import real, windows
+from service.compiler.importers import real
+from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators import pooling
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
-from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn.graph import shape_of
 
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
@@ -137,10 +137,9 @@ def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.E
 
 def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
     """Converts average pooling. Elements that `ceil_mode` adds beyond the padding never count."""
-    x, average = node.real_tensor(input).expr, pooling.Average.of(node, *window, **named)
-    down, across = average.around if average.counts_padding else (0, 0)
-    made = windows.average(Real(node.emit, x), _windows(node, x, average), (down, across, down, across))
-    return node.value(made, None)
+    x, pool = node.real_tensor(input).expr, pooling.Pool.of(node, *window, **named)
+    counted = pool.around * 2 if pool.counts_padding else builder.NO_SIDES
+    return node.value(builder.average(Real(node.emit, x), _windows(node, x, pool), counted), None)
 
 
 def _max_pool2d(
@@ -155,19 +154,16 @@ def _max_pool2d(
     if node.pair(dilation, 1) != (1, 1):
         node.unsupported("has a dilated window")
     x = node.real_tensor(input).expr
-    found = _windows(node, x, pooling.Average.of(node, kernel_size, stride, padding, ceil_mode))
-    return node.value(windows.largest(Real(node.emit, x), found), None)
+    found = _windows(node, x, pooling.Pool.of(node, kernel_size, stride, padding, ceil_mode))
+    return node.value(builder.largest(Real(node.emit, x), found), None)
 
 
-def _windows(node: Node, x: relax.Expr, window: pooling.Average) -> Windows:
+def _windows(node: Node, x: relax.Expr, pool: pooling.Pool) -> builder.Windows:
     shape = shape_of(x)
     if len(shape) != 4:
         node.unsupported(f"on a tensor with {len(shape)} dimensions, not 4")
-    if math.prod(window.window) > MOST_PLACES:
-        node.unsupported(
-            f"has windows of {math.prod(window.window)} real values; at most {MOST_PLACES} can be compiled"
-        )
-    return Windows((2, 3), window.window, window.strides, window.sides(node, shape))
+    builder.check_places(node, math.prod(pool.window))
+    return pool.windows(node, shape)
 
 
 def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:

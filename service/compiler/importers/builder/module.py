@@ -1,0 +1,78 @@
+"""The module that an import creates, and the checks that all imports have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from tvm import relax
+
+from service.compiler.importers.names import join_names
+from service.core.builds.build import Stage
+from service.core.errors import InvalidInput, OctetError, UnsupportedOperator
+
+# Called before each operator is converted, with the operator and the name of its output.
+At = Callable[[str, str], None]
+Shapes = Mapping[str, Sequence[int]]  # name of an input -> its shape; "" means the only input
+
+
+@contextmanager
+def import_stage() -> Iterator[None]:
+    """Marks errors of the block as errors of the import, unless they name another stage."""
+    try:
+        yield
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
+
+
+def param(name: str, shape: Sequence[int], dtype: str) -> relax.Var:
+    return relax.Var(name, relax.TensorType(list(shape), dtype))
+
+
+def build_main(
+    builder: relax.BlockBuilder, params: Sequence[relax.Var], convert: Callable[[], Iterable[relax.Expr]]
+) -> list[relax.Expr]:
+    """Builds the function `main`. `convert` emits its body and returns its results.
+
+    Returns:
+        The results as outputs of the function.
+    """
+    with builder.function("main", list(params)):
+        with builder.dataflow():
+            outputs = [builder.emit_output(each) for each in convert()]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    return outputs
+
+
+def check_names(shapes: Shapes, names: Sequence[str], refusal: type[OctetError] = InvalidInput) -> None:
+    """Raises `refusal` if a given shape does not belong to one of the inputs `names`."""
+    for name in shapes.keys() - set(names) - ({""} if len(names) == 1 else set()):
+        raise refusal(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(names))}")
+
+
+def count_types(types: Sequence[str]) -> str:
+    """Returns the types without repetition, and the number of each: `Loop (2 times), Scan`."""
+    counted = Counter(types)
+    return join_names([f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()])
+
+
+def unsupported_operators(
+    obstacles: Sequence[tuple[str, str]], total: int, op: str, tensor: str, hint: str | None
+) -> UnsupportedOperator:
+    """Returns the error for operators that cannot be converted. It lists at most `names.MOST_NAMES` of them, and as
+    many types.
+
+    Args:
+        obstacles: the type of each operator, with a reason if there is one, and its name.
+        total: the number of all operators of the model.
+    """
+    types = count_types([what for what, _ in obstacles])
+    return UnsupportedOperator(
+        f"{len(obstacles)} of {total} operators cannot be compiled: {types}. "
+        f"They are: {join_names([name for _, name in obstacles])}",
+        op=op,
+        tensor=tensor,
+        hint=hint,
+    )
