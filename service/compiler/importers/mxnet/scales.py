@@ -49,7 +49,7 @@ def source_type(storage: str, multipliers: Array | np.float32, out_type: Quantiz
 
 
 def product_range(dtype: str, limits: Range, weight_limits: Range) -> Range:
-    """Returns the range of int32 sums of products of `dtype` and int8 (`QuantizationRangeForMultiplication`)."""
+    """Returns the range of sums whose terms multiply `dtype` by int8 (`QuantizationRangeForMultiplication`)."""
     level, weight_level = max_abs(*limits) / LARGEST[dtype], max_abs(*weight_limits) / LARGEST["int8"]
     largest = np.float32(level * weight_level * INT32_RANGE)
     return -largest, largest

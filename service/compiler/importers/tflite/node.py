@@ -170,6 +170,10 @@ class Node(base.Node):
             self.malformed(f"has {name} {value}; it must be at least {least}")
         return value
 
+    def pair_option(self, rows: str, columns: str) -> tuple[int, int]:
+        """Returns two options of at least 1, one for rows and one for columns."""
+        return self.int_option(rows, least=1), self.int_option(columns, least=1)
+
     def activation(self) -> str:
         """Returns the name of the fused activation, which must only clamp."""
         value = self.int_option("fused_activation_function")

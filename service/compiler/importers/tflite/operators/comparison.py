@@ -26,18 +26,6 @@ def comparison(relation: str) -> Callable[[Node], relax.Expr]:
     return convert
 
 
-def logical_and(node: Node) -> relax.Expr:
-    return node.emit(relax.op.logical_and(node.expr(0), node.expr(1)))
-
-
-def logical_or(node: Node) -> relax.Expr:
-    return node.emit(relax.op.logical_or(node.expr(0), node.expr(1)))
-
-
-def logical_not(node: Node) -> relax.Expr:
-    return node.emit(relax.op.logical_not(node.expr(0)))
-
-
 def select(node: Node) -> relax.Expr:
     """Converts SELECT. A condition with one dimension selects whole rows (`RankOneSelect` in
     tflite/kernels/internal/reference/select.h). Any other condition must have the operands' shape.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -22,33 +24,51 @@ _STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}
 _MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums must fit 48 bits, including the sign
 
 
-def conv2d(node: Node) -> relax.Var:
-    """Converts CONV_2D with weights `[O, KH, KW, C / groups]`, per axis over 0 (`Prepare` in
-    tflite/kernels/conv.cc).
-    """
-    channels, weights = node.image()[3], _weights(node)
-    per_group = weights.shape[3]
-    node.require(channels % per_group == 0, f"has {channels} channels, but its filters have {per_group}", weights)
-    groups = channels // per_group
-    node.require(weights.shape[0] % groups == 0, f"has {weights.shape[0]} filters in {groups} groups", weights)
-    return _convolve(node, node.constant(1), weights_type(node, channel_axis=0), weights.shape[0], groups)
+def convolution(*, depthwise: bool) -> Callable[[Node], relax.Var]:
+    """Returns the converter of CONV_2D or DEPTHWISE_CONV_2D (`Prepare` in tflite/kernels/conv.cc)."""
+
+    def convert(node: Node) -> relax.Var:
+        filters, groups = filters_and_groups(node, depthwise=depthwise)
+        in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=3 if depthwise else 0)
+        weight = node.constant(1, output_channels_first if depthwise else None)
+        options = {**conv_options(node), "groups": groups, "accum_dtype": accumulators_of(node)}
+        call = ops.conv2d(node.expr(0), weight, bias_of(node, filters), in_type, weight_type, **options)
+        return requantized(node, call, in_type, weight_type)
+
+    return convert
 
 
-def depthwise_conv2d(node: Node) -> relax.Var:
-    """Converts DEPTHWISE_CONV_2D with weights `[1, KH, KW, C * M]`, per axis over 3. Output channel c * M + m is input
-    channel c filtered with weights[…, c * M + m] (`DepthwiseConv` in
+def filters_and_groups(node: Node, *, depthwise: bool) -> tuple[int, int]:
+    """Counts the filters and the groups, from the shapes of image and weights.
+
+    CONV_2D has weights `[O, KH, KW, C / groups]`, per axis over 0. DEPTHWISE_CONV_2D has weights `[1, KH, KW, C * M]`,
+    per axis over 3. Output channel c * M + m is input channel c filtered with weights[…, c * M + m] (`DepthwiseConv` in
     tflite/kernels/internal/reference/depthwiseconv_uint8.h). This is a convolution in C groups with weights `[C * M,
     KH, KW, 1]`. M is computed from the shapes, as in the kernel (`ComputeDepthMultiplier` in
     tflite/kernels/depthwise_conv.cc).
     """
-    channels, weights = node.image()[3], _weights(node)
-    node.require(
-        weights.shape[0] == 1, f"has weights of shape {list(weights.shape)}, not [1, height, width, …]", weights
+    channels, weights = node.image()[3], node.input(1)
+    shape = weights.shape
+    node.require(len(shape) == 4, f"has weights of shape {list(shape)}, not four dimensions", weights)
+    if depthwise:
+        node.require(shape[0] == 1, f"has weights of shape {list(shape)}, not [1, height, width, …]", weights)
+        node.require(shape[3] % channels == 0, f"has {shape[3]} filters for {channels} channels", weights)
+        return shape[3], channels
+    fits = shape[3] > 0 and channels % shape[3] == 0
+    node.require(fits, f"has {channels} channels, but its filters have {shape[3]}", weights)
+    groups = channels // shape[3]
+    node.require(shape[0] % groups == 0, f"has {shape[0]} filters in {groups} groups", weights)
+    return shape[0], groups
+
+
+def conv_options(node: Node) -> dict[str, Any]:
+    """Returns the strides, the padding and the dilation of a convolution."""
+    strides, dilation = (
+        node.pair_option("stride_h", "stride_w"),
+        node.pair_option("dilation_h_factor", "dilation_w_factor"),
     )
-    filters = weights.shape[3]
-    node.require(filters % channels == 0, f"has {filters} filters for {channels} channels", weights)
-    weight_type = weights_type(node, channel_axis=3)
-    return _convolve(node, node.constant(1, output_channels_first), weight_type, filters, groups=channels)
+    padding = window_padding(node, node.input(1).shape[1:3], strides, dilation)
+    return {"strides": strides, "padding": padding, "dilation": dilation}
 
 
 def output_channels_first(weights: Array) -> Array:
@@ -135,31 +155,6 @@ def _check_bias_scale(node: Node, bias: Tensor, source: int) -> None:
     expected = node.in_type(source).scale * weights.scales[0]
     off = abs(bias.quantization.scales[0] - expected) / node.out_type().scale
     node.require(off <= _BIAS_TOLERANCE, f"has a bias with scale {bias.quantization.scales[0]}, not {expected}", bias)
-
-
-def _weights(node: Node) -> Tensor:
-    tensor = node.input(1)
-    node.require(len(tensor.shape) == 4, f"has weights of shape {list(tensor.shape)}, not four dimensions", tensor)
-    return tensor
-
-
-def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, filters: int, groups: int) -> relax.Var:
-    in_type = node.in_type(0)
-    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
-    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
-    call = ops.conv2d(
-        node.expr(0),
-        weight,
-        bias_of(node, filters),
-        in_type,
-        weight_type,
-        strides=strides,
-        padding=window_padding(node, node.input(1).shape[1:3], strides, dilation),
-        dilation=dilation,
-        groups=groups,
-        accum_dtype=accumulators_of(node),
-    )
-    return requantized(node, call, in_type, weight_type)
 
 
 def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_type: QuantizedType) -> relax.Var:

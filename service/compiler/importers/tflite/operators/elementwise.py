@@ -44,17 +44,18 @@ def mul(node: Node) -> relax.Expr:
     return _binary(node, ops.mul, relax.op.multiply)
 
 
-def squared_difference(node: Node) -> relax.Expr:
-    lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
-    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
-    return node.emit(ops.squared_difference(node.expr(0), node.expr(1), lhs, rhs, out))
+def of_one_storage(make: Binary, *, activated: bool = False) -> Callable[[Node], relax.Expr]:
+    """Returns the converter of arithmetic on operands of one storage type, which broadcast as in NumPy (`Prepare` in
+    tflite/kernels/add.cc and mul.cc).
+    """
 
+    def convert(node: Node) -> relax.Expr:
+        lhs, rhs = node.in_type(0), node.in_type(1)
+        out = node.out_type(node.activation()) if activated else node.out_type()
+        node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
+        return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
 
-def prelu(node: Node) -> relax.Expr:
-    """Converts PRELU; the second operand is the slope (`PreluPrepare` in tflite/kernels/activations.cc)."""
-    lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
-    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
-    return node.emit(ops.prelu(node.expr(0), node.expr(1), lhs, rhs, out))
+    return convert
 
 
 def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
@@ -62,12 +63,7 @@ def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
 
 
 def quantized(node: Node, make: Binary) -> relax.Expr:
-    """Converts arithmetic on operands of one storage type, which broadcast as in NumPy (`Prepare` in
-    tflite/kernels/add.cc and mul.cc).
-    """
-    lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type(node.activation())
-    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
-    return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
+    return of_one_storage(make, activated=True)(node)
 
 
 def _plain(node: Node, make: Plain) -> relax.Expr:
@@ -88,19 +84,15 @@ def require_one_dtype(node: Node) -> None:
     node.require(len(dtypes) == 1, f"mixes {' and '.join(sorted(dtypes))}")
 
 
-def maximum(node: Node) -> relax.Expr:
-    return _extreme(node, relax.op.maximum)
-
-
-def minimum(node: Node) -> relax.Expr:
-    return _extreme(node, relax.op.minimum)
-
-
-def _extreme(node: Node, make: Plain) -> relax.Expr:
-    """Returns the larger or smaller of two stored values. The kernel ignores scales, so operands and result must have
-    the same quantization (tflite/kernels/maximum_minimum.cc).
+def extreme(make: Plain) -> Callable[[Node], relax.Expr]:
+    """Returns the converter to the larger or smaller of two stored values. The kernel ignores scales, so operands and
+    result must have the same quantization (tflite/kernels/maximum_minimum.cc).
     """
-    require_one_dtype(node)
-    if node.is_quantized:
-        node.require_one_type()
-    return node.emit(make(node.expr(0), node.expr(1)))
+
+    def convert(node: Node) -> relax.Expr:
+        require_one_dtype(node)
+        if node.is_quantized:
+            node.require_one_type()
+        return node.emit(make(node.expr(0), node.expr(1)))
+
+    return convert

@@ -5,7 +5,7 @@ Activations are quantized at run time, by row or by sample, so that products are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,9 +14,10 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
+    conv_options,
+    filters_and_groups,
     output_channels_first,
     weights_type,
-    window_padding,
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.importers.tflite.operators.fully_connected import restored, rows_of
@@ -39,52 +40,33 @@ def fully_connected(node: Node) -> relax.Expr:
     return restored(node, clamped(node, scaled, node.activation()), units)
 
 
-def conv2d(node: Node) -> relax.Expr:
-    """Converts CONV_2D, with one range for each sample. The range is symmetric if the weights have one scale
-    (`EvalHybrid` in tflite/kernels/conv.cc), and otherwise asymmetric (`EvalHybridPerChannel`).
+def convolution(*, depthwise: bool) -> Callable[[Node], relax.Expr]:
+    """Returns the converter of CONV_2D or DEPTHWISE_CONV_2D, with one range for each sample. The range is symmetric for
+    a CONV_2D whose weights have one scale (`EvalHybrid` in tflite/kernels/conv.cc), and otherwise asymmetric
+    (`EvalHybridPerChannel` there and in tflite/kernels/depthwise_conv.cc).
     """
-    channels, weights = node.image()[3], node.input(1)
-    per_group = weights.shape[3] if len(weights.shape) == 4 else 0
-    groups = channels // per_group if per_group else 0
-    fits = groups * per_group == channels and groups > 0 and weights.shape[0] % groups == 0
-    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", weights)
-    weight_type = weights_type(node, channel_axis=0)
-    return _convolve(node, node.constant(1), weight_type, groups, kernel=CONV2D)
 
+    def convert(node: Node) -> relax.Expr:
+        filters, groups = filters_and_groups(node, depthwise=depthwise)
+        weight_type = weights_type(node, channel_axis=3 if depthwise else 0)
+        if depthwise and weight_type.is_per_tensor and filters > 1:
+            node.unsupported("has one scale for all its filters, but LiteRT's kernel reads one for each", node.input(1))
+        options, weight = conv_options(node), node.constant(1, output_channels_first if depthwise else None)
+        padding, kernel = options.pop("padding"), DEPTHWISE if depthwise else CONV2D
+        # The delegate computes such a convolution as a dense layer on the pixels. Each pixel then has its own range.
+        is_dense = (*shape_of(weight)[1:3], *options["strides"]) == (1, 1, 1, 1) and not any(padding)
+        by_pixel = not depthwise and groups == 1 and is_dense
+        axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
+        symmetric = not depthwise and weight_type.is_per_tensor
+        ranges = _Ranges(node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
+        stored = ranges.quantized()
+        if any(padding):
+            stored = node.emit(ops.dynamic_pad(stored, ranges.parameter(ZERO_POINT), padding), "padded")
+        call = ops.conv2d(stored, weight, None, _STORED, _STORED, padding=(0,) * 4, groups=groups, **options)
+        scaled = _scaled(node, node.emit(call, "sums"), ranges, weight_type, filters)
+        return clamped(node, scaled, node.activation())
 
-def depthwise_conv2d(node: Node) -> relax.Expr:
-    """Converts DEPTHWISE_CONV_2D, with one asymmetric range for each sample (`EvalHybridPerChannel` in
-    tflite/kernels/depthwise_conv.cc).
-    """
-    channels, weights = node.image()[3], node.input(1)
-    fits = len(weights.shape) == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
-    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", weights)
-    weight_type = weights_type(node, channel_axis=3)
-    if weight_type.is_per_tensor and weights.shape[3] > 1:
-        node.unsupported("has one scale for all its filters, but LiteRT's kernel reads one for each", weights)
-    return _convolve(node, node.constant(1, output_channels_first), weight_type, channels, kernel=DEPTHWISE)
-
-
-def _convolve(
-    node: Node, weight: relax.Constant, weight_type: QuantizedType, groups: int, *, kernel: str
-) -> relax.Expr:
-    filters, *window, _ = shape_of(weight)
-    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
-    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
-    padding = window_padding(node, tuple(window), strides, dilation)
-    # The delegate computes such a convolution as a dense layer on the pixels. Each pixel then has its own range.
-    by_pixel = kernel == CONV2D and groups == 1 and (*window, *strides) == (1, 1, 1, 1) and not any(padding)
-    axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
-    symmetric = kernel == CONV2D and weight_type.is_per_tensor
-    ranges = _Ranges(node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
-    stored = ranges.quantized()
-    if any(padding):
-        stored = node.emit(ops.dynamic_pad(stored, ranges.parameter(ZERO_POINT), padding), "padded")
-    call = ops.conv2d(
-        stored, weight, None, _STORED, _STORED, strides=strides, padding=(0,) * 4, dilation=dilation, groups=groups
-    )
-    scaled = _scaled(node, node.emit(call, "sums"), ranges, weight_type, filters)
-    return clamped(node, scaled, node.activation())
+    return convert
 
 
 class _Ranges:

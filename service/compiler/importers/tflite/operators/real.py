@@ -25,10 +25,12 @@ from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
+    conv_options,
+    filters_and_groups,
     output_channels_first,
-    window_padding,
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
+from service.compiler.importers.tflite.operators.pooling import windows_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
@@ -112,13 +114,12 @@ def average_pool2d(node: Node) -> relax.Expr:
 
 def _windows(node: Node) -> pooling.Windows:
     _, height, width, _ = node.image()
-    size = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
-    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
-    padding = window_padding(node, size, strides, (1, 1))
+    found = windows_of(node)
+    size, padding = found.size, found.padding
     fits = size[0] <= height + padding[0] + padding[2] and size[1] <= width + padding[1] + padding[3]
     node.require(fits, f"has windows of {list(size)}, which do not fit an image of {height} by {width}", node.input(0))
     pooling.check_places(node, math.prod(size))
-    return pooling.Windows((1, 2), size, strides, padding)
+    return found
 
 
 def resize_bilinear(node: Node) -> relax.Expr:
@@ -187,22 +188,17 @@ def sum_(node: Node) -> relax.Expr:
     return node.emit(Real(node.emit, x).total(x, axes, keepdims=keepdims))
 
 
-def conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), node.image()[3]
-    per_group = weights.shape[3] if weights.ndim == 4 else 0
-    node.require(
-        per_group > 0 and channels % per_group == 0,
-        f"has weights of shape {list(weights.shape)} for {channels} channels",
-        node.input(1),
-    )
-    return _convolve(node, weights, channels // per_group)
+def convolution(*, depthwise: bool) -> Convert:
+    """Returns the converter of CONV_2D or DEPTHWISE_CONV_2D."""
 
+    def convert(node: Node) -> relax.Expr:
+        _, groups = filters_and_groups(node, depthwise=depthwise)
+        weights = output_channels_first(_weights(node)) if depthwise else _weights(node)
+        kernel, bias = relax.const(np.ascontiguousarray(weights)), bias_of_reals(node, weights.shape[0])
+        call = ops.real_conv2d(node.expr(0), kernel, bias, groups=groups, **conv_options(node))
+        return clamped(node, node.emit(call, "convolution"), node.activation())
 
-def depthwise_conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), node.image()[3]
-    fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
-    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", node.input(1))
-    return _convolve(node, output_channels_first(weights), channels)
+    return convert
 
 
 def fully_connected(node: Node) -> relax.Expr:
@@ -224,21 +220,6 @@ def fully_connected(node: Node) -> relax.Expr:
     if shape_of(made) != kept:
         made = node.emit(relax.op.reshape(made, kept))
     return clamped(node, made, node.activation())
-
-
-def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
-    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
-    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
-    call = ops.real_conv2d(
-        node.expr(0),
-        relax.const(np.ascontiguousarray(weights)),
-        bias_of_reals(node, weights.shape[0]),
-        strides=strides,
-        padding=window_padding(node, weights.shape[1:3], strides, dilation),
-        dilation=dilation,
-        groups=groups,
-    )
-    return clamped(node, node.emit(call, "convolution"), node.activation())
 
 
 def _weights(node: Node) -> Array:

@@ -1,4 +1,4 @@
-"""Operators that reduce whole axes to one value: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX, ARG_MIN,
+"""Operators that reduce whole axes to one value: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, ARG_MAX, ARG_MIN,
 L2_NORMALIZATION.
 """
 
@@ -12,63 +12,45 @@ from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 
 
-def mean(node: Node) -> relax.Expr:
-    """Converts MEAN; the axes are a constant and may be negative (`ResolveAxis` in
-    tflite/kernels/internal/reference/reduce.h).
+def rescaled(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
+    """Returns the converter of MEAN or SUM of stored values. The axes are a constant and may be negative (`ResolveAxis`
+    in tflite/kernels/internal/reference/reduce.h).
     """
-    return _rescaled(node, ops.mean)
+
+    def convert(node: Node) -> relax.Expr:
+        x, axes, keepdims = node.reduced()
+        in_type, out_type = node.in_type(0), node.out_type()
+        node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+        return node.emit(make(x, in_type, out_type, axes=axes, keepdims=keepdims))
+
+    return convert
 
 
-def sum_(node: Node) -> relax.Expr:
-    return _rescaled(node, ops.sum_)
-
-
-def _rescaled(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    x, axes, keepdims = node.reduced()
-    in_type, out_type = node.in_type(0), node.out_type()
-    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
-    return node.emit(make(x, in_type, out_type, axes=axes, keepdims=keepdims))
-
-
-def reduce_max(node: Node) -> relax.Expr:
-    return _extreme(node, relax.op.max)
-
-
-def reduce_min(node: Node) -> relax.Expr:
-    return _extreme(node, relax.op.min)
-
-
-def reduce_prod(node: Node) -> relax.Expr:
-    """Converts REDUCE_PROD: the product of integers that are not quantized, such as sizes."""
-    x, axes, keepdims = node.reduced()
-    return node.emit(relax.op.prod(x, axis=axes, keepdims=keepdims))
-
-
-def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """Returns the extreme of stored values. Input and output must have the same quantization (`EvalType` in
-    tflite/kernels/reduce.cc).
+def extreme(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
+    """Returns the converter of an operator whose result is one of the stored values, or of REDUCE_PROD of integers.
+    Quantized input and output must have the same quantization (`EvalType` in tflite/kernels/reduce.cc).
     """
-    x, axes, keepdims = node.reduced()
-    if node.is_quantized:
-        node.require_one_type(count=1)
-    return node.emit(make(x, axis=axes, keepdims=keepdims))
+
+    def convert(node: Node) -> relax.Expr:
+        x, axes, keepdims = node.reduced()
+        if node.is_quantized:
+            node.require_one_type(count=1)
+        return node.emit(make(x, axis=axes, keepdims=keepdims))
+
+    return convert
 
 
-def arg_max(node: Node) -> relax.Expr:
-    return _place(node, relax.op.argmax)
-
-
-def arg_min(node: Node) -> relax.Expr:
-    return _place(node, relax.op.argmin)
-
-
-def _place(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """Returns the position of the extreme element; of equal elements, the first (`ArgMinMax` in
+def place(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
+    """Returns the converter to the position of the extreme element; of equal elements, the first (`ArgMinMax` in
     reference/arg_min_max.h).
     """
-    axis = node.axis(node.scalar(1), len(node.input(0).shape))
-    position = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
-    return position if node.output.dtype == "int64" else node.emit(relax.op.astype(position, node.output.dtype))
+
+    def convert(node: Node) -> relax.Expr:
+        axis, dtype = node.axis(node.scalar(1), len(node.input(0).shape)), node.output.dtype
+        found = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
+        return found if dtype == "int64" else node.emit(relax.op.astype(found, dtype))
+
+    return convert
 
 
 def l2_normalization(node: Node) -> relax.Expr:

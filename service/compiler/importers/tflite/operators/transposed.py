@@ -118,7 +118,7 @@ def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]
     if math.prod(shape) > _MAX_ELEMENTS:
         node.unsupported(f"computes {math.prod(shape)} elements; at most {_MAX_ELEMENTS} can be compiled")
 
-    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    strides = node.pair_option("stride_h", "stride_w")
     padding, output_padding = _padding(node, shape[1:3], tuple(sizes), tuple(kernel), strides)
     return (n, shape[1], shape[2], filters), strides, padding, output_padding
 
