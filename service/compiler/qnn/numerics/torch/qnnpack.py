@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from service.compiler.locating import Declined
 from service.compiler.qnn.expressions.averages import Average, ScaledMean
 from service.compiler.qnn.expressions.facts import Facts
 from service.compiler.qnn.expressions.requantization import BiasedScale, FloatScale, Requantization
@@ -40,6 +41,8 @@ class IntegerBias(Requantizes):
 
     def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
         scales, addends = self.parameters(operation, bias)
+        if facts.known and (facts.magnitudes + np.abs(addends.astype(np.int64)) >= 1 << 31).any():
+            raise Declined("a sum with its bias may exceed 32 bits")
         bounded = facts.fits(scales, addends * scales)
         return BiasedScale(scales, addends, None, bounded) if addends.any() else FloatScale(scales, bounded)
 
