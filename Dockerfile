@@ -26,6 +26,7 @@ FROM tools AS build
 COPY requirements/serve.lock /src/requirements/
 RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/serve.lock
 COPY pyproject.toml setup.py README.md LICENSE /src/
+COPY octet /src/octet
 COPY service /src/service
 RUN /opt/octet/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /src \
  && /opt/octet/bin/pip install --no-deps /wheels/*.whl

@@ -6,6 +6,7 @@ It loads both the compiler and the server, so TVM must load its compiler: `TVM_U
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import typer.main
 
+import octet
+from scripts.surface import surface
 from service.api import documents, statuses
 from service.api.app import control_plane
 from service.cli.app import app as command_line
@@ -268,6 +271,45 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def python() -> Iterator[str]:
+    yield "# Python API"
+    yield inspect.cleandoc(octet.__doc__ or "")
+    lines = surface()
+    for name in octet.__all__:
+        value = getattr(octet, name)
+        if inspect.ismodule(value):
+            yield f"## `octet.{name}`"
+            yield inspect.cleandoc(value.__doc__ or "")
+            yield ", ".join(f"`{each}`" for each in value.__all__)
+            continue
+        (head,) = (line for line in lines if line.split("(")[0] == f"octet.{name}")
+        yield f"## `octet.{name}`"
+        yield from _documented(head, value)
+        for line in lines:
+            member = line.split("(")[0].removeprefix(f"octet.{name}.")
+            if line.startswith(f"octet.{name}.") and inspect.isclass(value):
+                found = inspect.getattr_static(value, member, None)
+                if isinstance(found, property) or inspect.isfunction(found):
+                    yield f"### `{name}.{member}`"
+                    yield from _documented(line, found)
+
+
+def _documented(line: str, value: Any) -> Iterator[str]:
+    """Describes a name: its line of the surface, its docstring, and the arguments of a constructor."""
+    if "(" in line:
+        yield f"    {line.replace('(self, ', '(').replace('(self)', '()')}"
+    yield _paragraphs(inspect.cleandoc(value.__doc__ or ""))
+    if inspect.isclass(value) and "(" in line:
+        yield _paragraphs(inspect.cleandoc(value.__init__.__doc__ or ""))
+
+
+def _paragraphs(docstring: str) -> str:
+    """Returns a docstring as Markdown: its sections become lists."""
+    text = re.sub(r"^(Args|Attributes|Raises):\n", r"\1:\n\n", docstring, flags=re.MULTILINE)
+    text = re.sub(r"\n {8}(?! )", " ", text)
+    return re.sub(r"^ {4}(\w[\w, ]*): ", r"- `\1`: ", text, flags=re.MULTILINE)
+
+
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings,
     "targets": targets,
@@ -276,6 +318,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "commands": commands,
     "protocols": protocols,
     "api": http_api,
+    "python": python,
 }
 
 if __name__ == "__main__":

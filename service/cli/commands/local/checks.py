@@ -8,6 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -106,6 +107,10 @@ def _versions() -> Iterator[Check]:
     from service.compiler.lowering.toolchain import fingerprint
 
     yield Check("octet", State.OK, f"{importlib.metadata.version('octet-serve')} on Python {platform.python_version()}")
+    with suppress(importlib.metadata.PackageNotFoundError):
+        other = importlib.metadata.version("octet")
+        hint = "pip uninstall octet && pip install --force-reinstall --no-deps octet-serve"
+        yield Check("python api", State.PROBLEM, f"another project, octet {other}, is installed in its folder", hint)
     ours = ("octet_compiler", "passes")
     try:
         tools = {name: version for name, version in fingerprint().items() if name not in ours}

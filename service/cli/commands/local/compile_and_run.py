@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,11 +35,10 @@ from service.cli.options import (
     metadata_from,
 )
 from service.cli.output import reporting
-from service.cli.reports import REPORTS, label, summary
+from service.cli.reports import label, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
 from service.compiler.importers.uploads import upload_of
-from service.core.builds.build import Progress
 from service.core.builds.options import (
     MAX_BATCH,
     parse_open_shapes,
@@ -49,7 +47,7 @@ from service.core.builds.options import (
     with_sizes,
     with_tuning,
 )
-from service.core.digest import Digest, digest_of_file, parse_digest
+from service.core.digest import parse_digest
 from service.core.errors import InvalidInput
 from service.core.verification.agreement import different_from, is_different
 
@@ -79,9 +77,12 @@ def compile(
     """
     with reporting(as_json) as output:
         started_s = time.monotonic()
+        from service.compiler.build.local import compile_to
+
+        settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
         with upload_of(file) as upload, StageView(output.progress) as view:
             made = [
-                compile_to(upload, output_dir, target, numerics, options, allow_unsandboxed, view)
+                compile_to(upload, output_dir, target, numerics, options, settings, view)
                 for options in _options(batch, tune, input_shape, accept_differences)
             ]
             view.finish(time.monotonic())
@@ -107,41 +108,6 @@ def _options(batch: int, tune: str | None, input_shape: str, accepts: bool) -> l
     """Returns the build options for each size bucket, or for the only build."""
     found = [with_acceptance(options, accepts) for options in with_sizes([batch], parse_open_shapes(input_shape))]
     return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
-
-
-def compile_to(
-    file: Path,
-    directory: Path,
-    target: str,
-    numerics: str | None,
-    options: Mapping[str, Any],
-    allow_unsandboxed: bool,
-    progress: Progress,
-) -> tuple[Digest, dict[str, Any]]:
-    """Compiles `file` into the layout at `directory`. Returns the artifact's digest, and its reports by name."""
-    from service.cache import OciLayout
-    from service.compiler.build.pipeline import CompileRequest
-    from service.compiler.build.tuning import build_artifact
-    from service.compiler.importers.detect import format_of
-    from service.compiler.sandbox.scratch import scratch_directory
-    from service.core.artifacts.artifact import Report
-    from service.core.builds.numerics import DEFAULT_MODE, parse_mode
-    from service.core.system.cores import usable_cores
-    from service.core.target import parse_target
-
-    with file.open("rb") as source:
-        model_format = format_of(source)
-    mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]
-    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, options)
-    directory.mkdir(parents=True, exist_ok=True)
-    layout = OciLayout(directory)
-    # This process serves nothing, so the build may use the whole machine.
-    at_once = {"build_nice": 0, "build_cores": len(usable_cores())}
-    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, **at_once})
-    with scratch_directory(directory) as scratch:
-        digest = build_artifact(request, layout, scratch, progress, settings)
-    attached = {name: layout.attached(digest, Report[name.upper()]) for name in REPORTS}
-    return digest, {name: json.loads(report) for name, report in attached.items() if report}
 
 
 def run(

@@ -1,0 +1,68 @@
+"""Octet's Python API: compile quantized models, run them in this process, and use a server.
+
+    import octet
+
+    artifact = octet.compile("mobilenet_v2.tflite", "compiled")
+    model = artifact.load()
+    scores = model(image)
+
+    with octet.Client("http://localhost:8080") as client:
+        client.push("mobilenet_v2.tflite", "mobilenet")
+        scores = client.predict("mobilenet", image)
+
+All other packages of the distribution `octet-serve` are private. The names in `__all__`, and their public members,
+follow semantic versioning.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octet import errors
+    from octet.artifacts import Artifact, compile
+    from octet.async_client import AsyncClient
+    from octet.client import Build, Client
+    from octet.models import Model, load
+
+__all__ = ["Artifact", "AsyncClient", "Build", "Client", "Model", "compile", "errors", "load"]
+
+_MODULES = {
+    "artifacts": {"Artifact", "compile"},
+    "async_client": {"AsyncClient"},
+    "client": {"Build", "Client"},
+    "models": {"Model", "load"},
+}
+
+
+def _require_no_other_project() -> None:
+    """Checks that no other distribution has written to this folder.
+
+    Raises:
+        ImportError: the distribution `octet` is installed, which is another project with a package of the same name.
+    """
+    try:
+        other = distribution("octet")
+    except PackageNotFoundError:
+        return
+    raise ImportError(
+        f"another project, octet {other.version}, is installed in the same folder as Octet (octet-serve). Run: "
+        "pip uninstall octet && pip install --force-reinstall --no-deps octet-serve"
+    )
+
+
+_require_no_other_project()
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a module when one of its names is used: a client needs no compiler, and running a model no client."""
+    if name == "errors":
+        return import_module("octet.errors")
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"octet.{module}"), name)
+    raise AttributeError(f"module 'octet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,117 @@
+"""Compiles model files to artifacts."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from octet.models import Model, load_from
+from service.core.builds.build import Stage
+from service.core.builds.options import parse_open_shapes, with_acceptance, with_sizes
+from service.core.settings import load_settings
+from service.core.verification.agreement import is_different
+
+
+def compile(
+    source: str | Path,
+    output: str | Path | None = None,
+    *,
+    target: str = "host",
+    numerics: str | None = None,
+    batch: int = 1,
+    input_shape: str = "",
+    accept_differences: bool = False,
+    sandboxed: bool = True,
+    on_stage: Callable[[str], None] | None = None,
+) -> Artifact:
+    """Compiles a model file, and checks the result bit for bit against the reference runtime.
+
+    Args:
+        source: a .tflite, .onnx, .pt or .pt2 file, or a folder or archive with the files of an MXNet model.
+        output: the folder to write, an OCI image layout; by default a temporary one, which is deleted together with
+            the artifact and the models that were loaded from it.
+        target: a target that `octet targets` lists; `host` is the best one of this machine.
+        numerics: the numerics mode; by default that of the framework that wrote the file.
+        batch: the number of samples in a call.
+        input_shape: the shapes of inputs whose shapes the file leaves open, as `octet compile --input-shape` takes
+            them: `x=1,3,224,224`, or `1x[16,32,64]` for several sizes.
+        accept_differences: true to return a model whose outputs differ from those of the reference runtime.
+        sandboxed: false to compile even if this kernel cannot isolate the compiler's processes. Do so only with files
+            that you trust.
+        on_stage: called with the name of each stage of the build when it begins.
+
+    Raises:
+        UnsupportedFormat, UnsupportedOperator: Octet does not compile the file; the error names the operators.
+        MalformedModel: the file is damaged.
+        Different: the outputs differ from those of the reference runtime.
+    """
+    from service.compiler.build.local import compile_to
+    from service.compiler.importers.uploads import upload_of
+
+    folder = _TemporaryFolder() if output is None else None
+    path = folder.path if folder is not None else Path(output or "")
+    settings = load_settings({"allow_unsandboxed": not sandboxed or None})
+    shapes = parse_open_shapes(input_shape)
+    progress = _Stages(on_stage or (lambda stage: None))
+    with upload_of(Path(source)) as upload:
+        built = [
+            compile_to(upload, path, target, numerics, with_acceptance(options, accept_differences), settings, progress)
+            for options in with_sizes([batch], shapes)
+        ]
+    digest, reports = built[0]
+    return Artifact(path, str(digest), reports, folder)
+
+
+class Artifact:
+    """A compiled model in a folder.
+
+    Attributes:
+        path: the folder, an OCI image layout.
+        digest: the digest that identifies the artifact. The same file, target, mode, options and compiler give the same
+            digest.
+        reports: the reports of the build by name: `numerics`, `coverage` and, if the model ran here, `profile`.
+    """
+
+    def __init__(self, path: Path, digest: str, reports: dict[str, Any], folder: object = None) -> None:
+        self.path, self.digest, self.reports = path, digest, reports
+        self._folder = folder  # a temporary folder, which exists as long as this object
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the outputs equal those of the reference runtime, or differ by documented deviations only."""
+        return not is_different(self.reports.get("numerics", {}))
+
+    def load(self, *, threads: int = 0) -> Model:
+        """Loads the model. The arguments and errors are those of `octet.load`."""
+        return load_from(self.path, threads, self._folder)
+
+    def __repr__(self) -> str:
+        summary = self.reports.get("numerics", {}).get("summary", "not verified")
+        return f"<octet.Artifact {self.digest[:19]} in {self.path}: {summary}>"
+
+
+class _TemporaryFolder:
+    """A folder that is deleted when nothing refers to this object any more, or the process ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="octet-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class _Stages:
+    """Reports the stages of a build (`service.core.builds.build.Progress`)."""
+
+    def __init__(self, on_stage: Callable[[str], None]) -> None:
+        self._on_stage, self._last = on_stage, ""
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        if stage != self._last:
+            self._last = stage
+            self._on_stage(str(stage))
+
+    def log(self, line: str) -> None:
+        """Ignores a line of the build's log."""
