@@ -2,52 +2,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <utility>
 
-#include "net/compressing.h"
 #include "net/gzip.h"
 #include "net/reflection.h"
 #include "net/shared_regions.h"
-#include "net/tracing.h"
-#include "request/infer_form.h"
 #include "request/sequence.h"
 #include "request/tenant.h"
 #include "text/protobuf.h"
 
 namespace octet::plane {
 
-// Work on another thread, during which no other thread uses the prediction.
-struct GrpcCall::BackgroundWork {
-  std::shared_ptr<Prediction> prediction;
-  std::shared_ptr<InferForm> form;
-  std::shared_ptr<Pool> pool;
-  const SharedMemory& shared_memory;
-  std::string client, tenant;
-  std::optional<Problem> problem;
-
-  void run() noexcept {
-    try {
-      prediction->accept(fit_request(std::move(form->form), prediction->model().signature), kNever, *pool);
-      prediction->find_shared(shared_memory, client, tenant);
-      prediction->take(form->raw);
-      prediction->fill();
-    } catch (const Problem& raised) {
-      problem = raised;
-    } catch (const std::exception&) {
-      problem = Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests");
-    }
-  }
-};
-
 GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head,
                    CallReservations its, const MinimumRate& rate, double now_s)
-    : reservations(std::move(its)),
+    : Call(connection.plane(), id, Protocol::kGrpc, connection.client(), std::move(its)),
       arriving(now_s, rate),
       connection_(connection),
-      plane_(connection.plane()),
       call_(call),
-      id_(id),
       began_s_(now_s),
       path_(head.path),
       request_id_([&] {
@@ -60,10 +31,20 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
     if (head.metadata.find(name, value)) where = value;
   };
   keep("authorization", authorization_);
-  keep("octet-affinity", affinity_);
+  keep("octet-affinity", affinity_text_);
   keep("traceparent", traceparent_);
   keep("tracestate", tracestate_);
   keep("grpc-encoding", encoding_);
+  affinity_ = affinity_text_;
+  traced_ = {Protocol::kGrpc,
+             traceparent_,
+             tracestate_,
+             request_id_,
+             path_,
+             path_,
+             connection_.is_encrypted() ? "https" : "http",
+             {},
+             nullptr};
   if (head.deadline) {
     deadline_s_ = std::chrono::duration<double>(head.deadline->time_since_epoch()).count();
     plane_.alarms.set(deadline_s_, id);
@@ -81,16 +62,9 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
   if (is_predict && !coding.empty() && accepts(accepted, coding)) wanted_coding_ = coding;
 }
 
-GrpcCall::~GrpcCall() { abandon(); }
-
-void GrpcCall::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    is_streaming_ && has_begun_ && !is_reflection_ ? refuse_in_stream(problem) : refuse(problem);
-  } catch (const std::bad_alloc&) {
-    refuse(Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests"));
-  }
+// An error in a prediction's stream does not end it.
+void GrpcCall::refuse(const Problem& problem) {
+  is_streaming_ && has_begun_ && !is_reflection_ ? refuse_in_stream(problem) : give_up(problem);
 }
 
 void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
@@ -155,120 +129,39 @@ void GrpcCall::next() {
 void GrpcCall::stop() {
   if (is_watching_) return send_not_serving();
   if (!is_streaming_ || is_busy_ || !messages_.empty() || is_over_) return;
-  refuse(Problem(ErrorType::kRestarting, "the server is stopping", "try again later"));
+  give_up(Problem(ErrorType::kRestarting, "the server is stopping", "try again later"));
 }
 
 void GrpcCall::begin() {
   admit_caller();
   has_begun_ = true;
-  *message_ = std::move(messages_.front().message);
+  message_ = std::move(messages_.front().message);
   message_reservation_ = std::move(messages_.front().reservation);
   messages_.pop_front();
   // If the window were enlarged while messages wait, more and more of them could accumulate.
   if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
-  if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
+  if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict();
   if (!is_reflection_) return respond_locally();
-  send(reflection_response(view(*message_)));
+  send(reflection_response(view(message_)));
   next();
 }
 
-// Calls `then` with the route of a model when it is resolved, or `otherwise` with the reason why it cannot be.
-void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
-                       std::function<void(const Problem&)> otherwise) {
-  if (const Route* route = plane_.find(model, version)) return then(*route);
-  std::weak_ptr<bool> is_here = is_here_;
-  auto found = [this, is_here, then = std::move(then), otherwise = std::move(otherwise)](const Route* route,
-                                                                                         const Problem* problem) {
-    if (is_here.expired() || is_over_) return;
-    guard([&] { route == nullptr ? otherwise(*problem) : then(*route); });
-  };
-  plane_.resolve(id_, model, version, std::move(found));
-}
-
-void GrpcCall::predict(const h2::Buffer& message) {
+void GrpcCall::predict() {
   is_busy_ = true;
-  double now = now_s();
-  form_ = std::make_shared<InferForm>(read_infer(view(message)));
-  auto [model, version] = parse_address(qualify_name(caller_.tenant, form_->model), form_->version);
-  if (plane_.cluster.is_on()) return forward(model, version, sequence_of(form_->form.parameters));
-  resolve(model, version, [this, now](const Route& route) {
-    prediction_ =
-        std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
+  prediction_.reset();
+  auto filling = std::make_shared<MessageFilling>(message_);
+  filling_ = filling;
+  auto [model, version] = parse_address(qualify_name(caller_.tenant, filling->form.model), filling->form.version);
+  if (plane_.cluster.is_on()) return forward_to_worker(model, version, sequence_of(filling->form.form.parameters));
+  resolve(model, version, [this, now = now_s()](const Route& route) {
+    admit(route, is_streaming_ ? now : began_s_);
     prediction_->times.arrived_s = now;
-    prediction_->admit();
-    take(route);
+    fill();
   });
 }
 
-void GrpcCall::take(const Route&) {
-  auto background = std::make_shared<BackgroundWork>(
-      BackgroundWork{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(), caller_.tenant, {}});
-  auto done = [this, background] {
-    guard([&] {
-      if (background->problem) throw *background->problem;
-      decode_pictures();
-    });
-  };
-  if (!form_->raw.empty() || message_->size < kMinBackgroundBytes) {
-    background->run();
-    return done();
-  }
-  std::weak_ptr<bool> is_here = is_here_;
-  plane_.background.post([background, message = *message_] { background->run(); },
-                         [plane = &plane_, id = id_, is_here, done] {
-                           plane->with(id, [&](Peer&) {
-                             if (!is_here.expired()) done();
-                           });
-                         });
-}
-
-void GrpcCall::decode_pictures() {
-  pictures_ = prediction_->pictures().size();
-  if (pictures_ == 0) return submit();
-  prediction_->limit(deadline_s_);
-  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
-  std::weak_ptr<bool> is_here = is_here_;
-  questions_ = plane_.decode(
-      id_, *prediction_, connection_.client(), *reservations.slot.budget(),
-      [this, is_here, weak_prediction = std::weak_ptr(prediction_)](size_t index, const QuestionResponse& response) {
-        if (is_here.expired() || is_over_ || !is_busy_) return;
-        // The event belongs to an earlier message of the stream.
-        if (weak_prediction.expired() || weak_prediction.lock() != prediction_) return;
-        guard([&] {
-          if (response.problem) throw *response.problem;
-          prediction_->set_picture(index, response.bytes);
-          if (--pictures_ == 0) submit();
-        });
-      });
-}
-
-void GrpcCall::submit() {
-  prediction_->times.prepared_s = now_s();
-  prediction_->limit(deadline_s_);
-  prediction_->submit(plane_.mailbox, *plane_.pool);
-  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
-}
-
-void GrpcCall::on_alarm(double now_s) {
-  if (proxy_request_ != nullptr && !is_over_) proxy_request_->on_alarm(now_s);
-  if (is_over_ || !is_busy_ || prediction_ == nullptr) return;
-  const Times& times = prediction_->times;
-  bool has_begun = times.prepared_s > 0 || pictures_ > 0;
-  bool is_late = has_begun && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
-  if (!is_late || !prediction_->withdraw()) return;
-  guard([] { throw Problem(ErrorType::kDeadlinePassed); });
-}
-
-void GrpcCall::on_ran() {
-  if (is_over_ || !is_busy_) return;
-  prediction_->times.ran_s = now_s();
-  guard([this] { answer(); });
-}
-
-void GrpcCall::answer() {
-  Answer answer = prediction_->answer(*plane_.pool);
-  prediction_->share(answer);
+void GrpcCall::respond(const Answer& answer) {
   std::vector<std::string_view> pieces;
   answer.append_to(pieces);
   std::string head = is_streaming_ ? MessageWriter().head(2, answer.bytes()).take() : "";
@@ -280,15 +173,12 @@ void GrpcCall::answer() {
 
 void GrpcCall::deliver(h2::Buffer message) {
   if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
-  compress_in_background(plane_, id_, is_here_, std::string(view(message)), wanted_coding_,
-                         [this](const std::string& bytes, bool is_compressed) {
-                           if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
-                         });
+  compress({view(message)},
+           [this](const std::string& bytes, bool is_compressed) { reply(h2::Buffer::copy_of(bytes), is_compressed); });
 }
 
 void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
-  if (prediction_ != nullptr) prediction_->count("OK", true, now_s());
-  trace("OK");
+  count("OK", true);
   is_busy_ = false;
   send(std::move(message), is_compressed);
   if (is_streaming_) return next();
@@ -298,23 +188,18 @@ void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
 
 void GrpcCall::refuse_in_stream(const Problem& problem) {
   abandon();
-  std::string code(status_name(problem.facts().grpc));
-  if (prediction_ && is_busy_) prediction_->count(code, false, now_s());
+  if (prediction_ && is_busy_) prediction_->count(code_of(problem), false, now_s());
   prediction_.reset();
   is_busy_ = false;
   send(MessageWriter().bytes(1, problem.message()).take());
   next();
 }
 
-void GrpcCall::refuse(const Problem& problem) {
+void GrpcCall::give_up(const Problem& problem) {
   if (std::exchange(is_over_, true)) return;
   abandon();
   const ErrorTypeFacts& its = problem.facts();
-  if (is_busy_) {
-    plane_.refusals.rejected(problem);
-    if (prediction_) prediction_->count(status_name(its.grpc), false, now_s());
-    trace(status_name(its.grpc));
-  }
+  if (is_busy_) reject(problem);
   h2::HeaderBlock trailers;
   trailers.add("x-request-id", request_id_).add("octet-code", its.code);
   if (its.may_be_retried) {
@@ -340,24 +225,11 @@ void GrpcCall::finish(std::string_view timing) {
   connection_.finish(call_, h2::GrpcStatus::kOk, {}, trailers);
 }
 
-// The client has canceled the call. A computation that has begun is not interrupted, but its result is discarded.
+// The client has canceled the call.
 void GrpcCall::on_cancel() {
-  if (std::exchange(is_over_, true) || !is_busy_) return;
-  abandon();
-  if (prediction_ == nullptr) return;
-  plane_.refusals.canceled();
-  prediction_->count("CANCELLED", false, now_s());
-  trace("CANCELLED");
-  bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
-  if (has_run || prediction_->withdraw()) return;
+  if (std::exchange(is_over_, true)) return;
   reservations.messages = std::move(message_reservation_);
-  plane_.abandoned[id_] = {prediction_, std::move(reservations)};
-}
-
-void GrpcCall::trace(std::string_view code) {
-  if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
-  send_trace(plane_, {Protocol::kGrpc, traceparent_, tracestate_, request_id_, path_, path_,
-                      connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
+  is_busy_ ? leave("CANCELLED") : abandon();
 }
 
 }  // namespace octet::plane

@@ -4,16 +4,15 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "control/prediction.h"
 #include "h2/grpc.h"
 #include "h2/incoming_message.h"
+#include "net/call.h"
 #include "net/grpc_connection.h"
 #include "net/progress.h"
 #include "net/proxy_request.h"
@@ -37,72 +36,53 @@ inline bool is_about_model(std::string_view rpc) {
   return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
 }
 
-class GrpcCall final : public ProxyListener {
+class GrpcCall final : public Call, public ProxyListener {
  public:
   GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallReservations its,
            const MinimumRate& rate, double now_s);
-  ~GrpcCall() override;
 
   void on_message(h2::Buffer message, bool is_compressed);
   void on_half_close();
   void on_cancel();
-  void on_ran();
-  void on_alarm(double now_s);
   // Ends calls that could last as long as the client wants: a watch of the server's health, or a stream between two
   // messages.
   void stop();
-  void refuse(const Problem& problem);  // Ends the call unless it has ended.
-  void on_drained() { next(); }         // The client has read all that was sent.
+  void give_up(const Problem& problem);  // Ends the call unless it has ended.
+  void on_drained() { next(); }          // The client has read all that was sent.
   bool has_waiting() const { return !messages_.empty(); }
-  int64_t id() const { return id_; }
-  CallReservations reservations;
   Progress arriving;  // progress of receiving its messages
 
  private:
-  struct BackgroundWork;
-
-  void guard(const std::function<void()>& act);
+  void refuse(const Problem& problem) override;
+  bool is_active() const override { return !is_over_; }
   void send_not_serving();  // tells the client of a health watch that the server is ending
   void admit_caller();
   void begin();
   void respond_locally();
-  void resolve(
-      const std::string& model, const std::string& version, std::function<void(const Route&)> then,
-      std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   void about_model(std::string_view message);
-  void predict(const h2::Buffer& message);
-  void take(const Route& route);
-  void decode_pictures();
-  void submit();
-  void answer();
+  void predict();
+  void respond(const Answer& answer) override;
   void deliver(h2::Buffer message);
   void reply(h2::Buffer message, bool is_compressed);
   // Functions for calls that a worker serves.
-  void forward(const std::string& model, const std::string& version, std::optional<std::string> sequence);
+  void forward_to_worker(const std::string& model, const std::string& version, std::optional<std::string> sequence);
   void on_answer(const ResponseHead& head, uint64_t bytes) override;
   void on_piece(std::string_view piece) override;
   bool takes_more() const override { return true; }  // a response is sent in one piece
   void on_answered() override;
   void on_failed(const Problem& problem) override;
   void send_model_response(h2::Buffer message);
-  void abandon();
   void refuse_in_stream(const Problem& problem);
   void next();
   void send(h2::Buffer message, bool is_compressed = false);
   void send(const std::string& message) { send(h2::Buffer::copy_of(message)); }
   void finish(std::string_view timing = {});
-  void trace(std::string_view code);
 
   GrpcConnection& connection_;
-  Plane& plane_;
   const h2::CallId call_;
-  const int64_t id_;
   const double began_s_;
   const std::string path_, request_id_;
-  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
-  Caller caller_;
-  std::string wanted_coding_;  // compression of responses
-  double deadline_s_ = kNever;
+  std::string authorization_, affinity_text_, traceparent_, tracestate_, encoding_;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
   bool is_reflection_ = false, is_watching_ = false;
   bool is_advancing_ = false;  // `next` is running
@@ -110,20 +90,14 @@ class GrpcCall final : public ProxyListener {
     h2::Buffer message;
     Reservation reservation;
   };
-  std::deque<Waiting> messages_;                                          // Received but not processed.
-  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // Being processed.
+  std::deque<Waiting> messages_;  // Received but not processed.
+  h2::Buffer message_;            // Being processed.
   Reservation message_reservation_;
-  std::shared_ptr<struct InferForm> form_;
-  std::shared_ptr<Prediction> prediction_;
-  std::shared_ptr<ProxyRequest> proxy_request_;
   int worker_status_ = 0;  // HTTP status of the worker's response
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
   Reservation answer_reservation_;
-  size_t largest_answer_ = 0;       // Bytes of the largest response sent.
-  size_t pictures_ = 0;             // Number of pictures that are being decoded.
-  std::vector<int64_t> questions_;  // The questions to the control plane about these pictures.
-  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
+  size_t largest_answer_ = 0;  // Bytes of the largest response sent.
 };
 
 }  // namespace octet::plane

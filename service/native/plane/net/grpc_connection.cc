@@ -150,7 +150,7 @@ void GrpcConnection::give_up(const Problem& problem) {
   if (is_over_) return;
   std::vector<GrpcCall*> calls;
   for (const auto& [stream, call] : calls_) calls.push_back(call.get());
-  for (GrpcCall* call : calls) call->refuse(problem);
+  for (GrpcCall* call : calls) call->give_up(problem);
   session_.drain();
   flush();
 }

@@ -24,7 +24,8 @@ bool is_of_header(std::string_view text) {
 
 }  // namespace
 
-void GrpcCall::forward(const std::string& model, const std::string& version, std::optional<std::string> sequence) {
+void GrpcCall::forward_to_worker(const std::string& model, const std::string& version,
+                                 std::optional<std::string> sequence) {
   is_busy_ = true;
   std::weak_ptr<bool> is_here = is_here_;
   auto then = [this, is_here, model, version, sequence = std::move(sequence)](const Problem* problem) {
@@ -34,22 +35,18 @@ void GrpcCall::forward(const std::string& model, const std::string& version, std
       ForwardedRequest forwarded;
       forwarded.model = model;
       forwarded.version = version;
-      forwarded.tenant = caller_.tenant;
       forwarded.line =
           std::string("POST ").append(kService).append(is_streaming_ ? "ModelInfer" : rpc_of(path_, kService));
       forwarded.headers = "content-type: application/x-protobuf\r\n";
       add("octet-affinity", affinity_, forwarded.headers);
       add("traceparent", traceparent_, forwarded.headers);
       add("tracestate", tracestate_, forwarded.headers);
-      if (!is_of_header(affinity_ + traceparent_ + tracestate_)) {
+      if (!is_of_header(affinity_text_ + traceparent_ + tracestate_)) {
         throw Problem(ErrorType::kInvalidInput, "a metadata value contains a control character");
       }
-      forwarded.body = *message_;
+      forwarded.body = message_;
       forwarded.sequence = sequence;
-      forwarded.deadline_s = deadline_s_;
-      forwarded.request_id = request_id_;
-      proxy_request_ = std::make_shared<ProxyRequest>(plane_, *this, id_, std::move(forwarded));
-      proxy_request_->begin();
+      forward(*this, std::move(forwarded));
     });
   };
   plane_.resolve_for_workers(id_, model, version, std::move(then));
@@ -106,13 +103,6 @@ void GrpcCall::send_model_response(h2::Buffer message) {
   is_busy_ = false;
   send(std::move(message));
   finish();
-}
-
-void GrpcCall::abandon() {
-  if (proxy_request_ != nullptr) proxy_request_->abandon();
-  proxy_request_.reset();
-  plane_.withdraw(std::exchange(questions_, {}));
-  pictures_ = 0;
 }
 
 }  // namespace octet::plane

@@ -41,7 +41,7 @@ std::string model_response(const Plane& plane, const std::string& tenant, std::s
 }
 
 void GrpcCall::respond_locally() {
-  std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
+  std::string_view rpc = rpc_of(path_, kService), message = view(message_);
   auto reply = [&](const std::string& text) {
     send(text);
     finish();
@@ -90,7 +90,7 @@ void GrpcCall::respond_locally() {
 void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
   auto [model, version] = parse_address(qualify_name(caller_.tenant, name), number);
-  if (plane_.cluster.is_on()) return forward(model, version, std::nullopt);
+  if (plane_.cluster.is_on()) return forward_to_worker(model, version, std::nullopt);
   auto respond = [this, model = model, version = version](const Route& route) {
     send(model_response(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
     finish();

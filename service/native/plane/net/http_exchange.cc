@@ -1,22 +1,14 @@
 #include "net/http_exchange.h"
 
-#include <new>
-
 #include "net/http_connection.h"
-#include "net/reading.h"
 
 namespace octet::plane {
 
-void HttpExchange::guard(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Problem& problem) {
-    refuse(problem);
-  } catch (const std::bad_alloc&) {
-    refuse(no_memory());
-  }
-}
+HttpExchange::HttpExchange(HttpConnection& connection, Protocol protocol)
+    : Call(connection.plane(), connection.id(), protocol, connection.client()), connection_(connection) {}
 
 void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem); }
+
+std::string HttpExchange::local_client() const { return connection_.local_client(); }
 
 }  // namespace octet::plane

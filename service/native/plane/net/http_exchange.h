@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <string>
 #include <string_view>
 
-#include "control/prediction.h"
+#include "net/call.h"
 #include "text/problem.h"
 
 namespace octet::plane {
@@ -14,10 +14,9 @@ class HttpConnection;
 
 // The handling of a request, from its head to its response. The exchange responds once, with the connection's `respond`
 // or `relay`, either within these functions or later.
-class HttpExchange {
+class HttpExchange : public Call {
  public:
-  explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
-  virtual ~HttpExchange() = default;
+  explicit HttpExchange(HttpConnection& connection, Protocol protocol = Protocol::kRest);
 
   virtual void begin() = 0;  // The head of the request has arrived.
   // Returns memory for the next bytes of the body, if the length of the body is known and it is stored contiguously. If
@@ -29,15 +28,12 @@ class HttpExchange {
   virtual bool wants_body() const { return true; }  // False if the body must be read later.
   // The client has read the relayed bytes, so more can be sent.
   virtual void on_drained() {}
-  virtual void on_alarm(double) {}
-  virtual void on_ran() {}
   virtual void on_gone() {}  // the client has disconnected, or is too slow
   void give_up(const Problem& problem) { refuse(problem); }
 
  protected:
-  // Calls `act`, and responds with the Problem that it throws.
-  void guard(const std::function<void()>& act);
-  virtual void refuse(const Problem& problem);
+  void refuse(const Problem& problem) override;
+  std::string local_client() const override;
 
   HttpConnection& connection_;
 };

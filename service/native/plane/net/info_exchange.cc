@@ -64,46 +64,34 @@ void InfoExchange::begin() {
   guard([this] {
     // Probes and load balancers have no key. They learn only whether the server is live or ready.
     if (what_ != What::kLive && what_ != What::kReady) {
-      tenant_ = admit_caller(connection_, {"predict", "read"}, false).tenant;
+      caller_ = admit_caller(connection_, {"predict", "read"}, false);
     }
     answer();
   });
 }
 
 void InfoExchange::answer() {
-  Plane& plane = connection_.plane();
   if (what_ == What::kLive) return json(R"({"live":true})");
-  if (what_ == What::kServer) return json(about_server(plane).json);
-  if (what_ == What::kAllStatistics) return json(statistics_json(plane, tenant_, {}, {}));
+  if (what_ == What::kServer) return json(about_server(plane_).json);
+  if (what_ == What::kAllStatistics) return json(statistics_json(plane_, caller_.tenant, {}, {}));
   if (what_ == What::kReady) {
-    if (!plane.not_ready.empty()) throw Problem(ErrorType::kNotReady, plane.not_ready);
+    if (!plane_.not_ready.empty()) throw Problem(ErrorType::kNotReady, plane_.not_ready);
     return json(R"({"ready":true})");
   }
-  auto [model, version] = parse_address(qualify_name(tenant_, model_), version_);
-  if (plane.find(model, version) != nullptr) return about_model(model, version);
-  std::weak_ptr<bool> is_here =
-      is_here_;  // without this check, a later connection with the same number could get the response
-  auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
-    if (is_here.expired()) return;
-    guard([&] {
-      if (route == nullptr) throw *problem;
-      about_model(model, version);
-    });
-  };
-  plane.resolve(connection_.id(), model, version, std::move(found));
+  auto [model, version] = parse_address(qualify_name(caller_.tenant, model_), version_);
+  resolve(model, version,
+          [this, model = model, version = version](const Route& route) { about_model(model, version, route); });
 }
 
-void InfoExchange::about_model(const std::string& model, const std::string& version) {
-  Plane& plane = connection_.plane();
-  const Route& route = *plane.find(model, version);
-  std::string local_name = tenant_.empty() ? model : std::string(without_tenant(model));
+void InfoExchange::about_model(const std::string& model, const std::string& version, const Route& route) {
+  std::string local_name = caller_.tenant.empty() ? model : std::string(without_tenant(model));
   switch (what_) {
     case What::kModel:
       return json(plane::about_model(local_name, route).json);
     case What::kConfig:
       return json(model_config(local_name, *route.main).json);
     case What::kStatistics:
-      return json(statistics_json(plane, tenant_, model, version.empty() ? "" : route.main->identity.version));
+      return json(statistics_json(plane_, caller_.tenant, model, version.empty() ? "" : route.main->identity.version));
     default: {
       JsonWriter ready;
       ready.begin('{').member("name").string(local_name).member("ready").boolean(true).end('}');

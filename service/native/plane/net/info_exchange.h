@@ -1,7 +1,6 @@
 // Responses from local state about the server and its models: health, metadata, configuration and statistics.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,13 +20,11 @@ class InfoExchange final : public HttpExchange {
 
  private:
   void answer();
-  void about_model(const std::string& model, const std::string& version);
+  void about_model(const std::string& model, const std::string& version, const Route& route);
   void json(std::string_view document);
 
   const What what_;
   const std::string model_, version_;
-  std::string tenant_;
-  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
 // Returns the statistics of loaded versions. `model` and `version` select them; an empty string selects all. `tenant`

@@ -1,7 +1,6 @@
 // A request of the cluster's API about a model: a gRPC message in an HTTP/1.1 request.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,12 +17,10 @@ class MessageQuestion final : public HttpExchange {
   void on_body_end() override;
 
  private:
-  void answer(const std::string& model, const std::string& version);
   std::string tenant() const;
 
   const std::string rpc_;
   std::string message_;
-  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
 }  // namespace octet::plane

@@ -4,7 +4,6 @@
 #include <tuple>
 #include <utility>
 
-#include "net/compressing.h"
 #include "net/gzip.h"
 #include "net/reading.h"
 #include "request/http_request.h"
@@ -40,7 +39,6 @@ std::string among(const std::vector<HeaderField>& fields, const Names& names) {
 
 Routed::Routed(HttpConnection& connection, What what, std::string model, std::string version)
     : HttpExchange(connection),
-      plane_(connection.plane()),
       what_(what),
       requested_model_(std::move(model)),
       requested_version_(std::move(version)),
@@ -53,7 +51,8 @@ void Routed::begin() {
                                           : admit_or_refuse(connection_, {"predict", "read"}, false);
   has_failed_ = !caller;
   if (has_failed_) return;
-  tenant_ = std::move(caller->tenant);
+  caller_ = std::move(*caller);
+  traced_.request_id = connection_.request_id();
   guard([this] {
     const RequestHead& head = connection_.head();
     if (head.has("octet-timeout-ms")) deadline_s_ = began_s_ + timeout_of(head.find("octet-timeout-ms"));
@@ -65,7 +64,7 @@ void Routed::begin() {
 }
 
 void Routed::look_up() {
-  std::tie(model_, version_) = parse_address(qualify_name(tenant_, requested_model_), requested_version_);
+  std::tie(model_, version_) = parse_address(qualify_name(caller_.tenant, requested_model_), requested_version_);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve_for_workers(connection_.id(), model_, version_, [this, is_here](const Problem* problem) {
     if (is_here.expired() || has_failed_) return;
@@ -136,15 +135,11 @@ void Routed::find_sequence() {
       work->problem = no_memory();
     }
   };
-  std::weak_ptr<bool> is_here = is_here_;
-  plane_.background.post(find, [this, plane = &plane_, id = connection_.id(), is_here, work] {
-    plane->with(id, [&](Peer&) {
-      if (is_here.expired() || has_failed_) return;
-      guard([&] {
-        if (work->problem) throw *work->problem;
-        sequence_ = std::move(work->sequence);
-        send();
-      });
+  run_in_background(find, [this, work] {
+    guard([&] {
+      if (work->problem) throw *work->problem;
+      sequence_ = std::move(work->sequence);
+      send();
     });
   });
 }
@@ -154,15 +149,11 @@ void Routed::send() {
   ForwardedRequest forwarded;
   forwarded.model = model_;
   forwarded.version = version_;
-  forwarded.tenant = tenant_;
   forwarded.line = std::string(head.method).append(" ").append(head.target);
   forwarded.headers = among(head.fields, kPassedOn);
   forwarded.body = std::move(body_);
   forwarded.sequence = std::move(sequence_);
-  forwarded.deadline_s = deadline_s_;
-  forwarded.request_id = connection_.request_id();
-  proxy_request_ = std::make_shared<ProxyRequest>(plane_, *this, connection_.id(), std::move(forwarded));
-  proxy_request_->begin();
+  forward(*this, std::move(forwarded));
 }
 
 void Routed::on_answer(const ResponseHead& head, uint64_t bytes) {
@@ -201,19 +192,10 @@ void Routed::refuse(const Problem& problem) {
   connection_.respond(problem);
 }
 
-void Routed::on_alarm(double now_s) {
-  if (proxy_request_ != nullptr && !has_failed_) proxy_request_->on_alarm(now_s);
-}
-
 void Routed::on_gone() {
   if (std::exchange(has_failed_, true)) return;
   plane_.refusals.canceled();
   abandon();
-}
-
-void Routed::abandon() {
-  if (proxy_request_ != nullptr) proxy_request_->abandon();
-  proxy_request_.reset();
 }
 
 }  // namespace octet::plane

@@ -21,8 +21,6 @@ class Routed final : public HttpExchange, public ProxyListener {
 
   Routed(HttpConnection& connection, What what, std::string model, std::string version);
 
-  ~Routed() override { abandon(); }
-
   void begin() override;
   ReceiveSpace receive_space() override;
   void on_received(size_t bytes) override;
@@ -30,7 +28,6 @@ class Routed final : public HttpExchange, public ProxyListener {
   void on_body_end() override;
   bool wants_body() const override { return is_resolved_ || has_failed_; }
   void on_drained() override;
-  void on_alarm(double now_s) override;
   void on_gone() override;
 
  private:
@@ -43,16 +40,13 @@ class Routed final : public HttpExchange, public ProxyListener {
   void look_up();
   void find_sequence();
   void send();
-  void abandon();
   void refuse(const Problem& problem) override;
+  bool is_active() const override { return !has_failed_; }
 
-  Plane& plane_;
   const What what_;
   const std::string requested_model_, requested_version_;
-  std::string tenant_;
   std::string model_, version_;
   const double began_s_;
-  double deadline_s_ = kNever;
   Reservation reservation_;  // memory of the request
   Body incoming_;
   h2::Buffer body_;  // the complete body
@@ -60,8 +54,6 @@ class Routed final : public HttpExchange, public ProxyListener {
   std::string answer_head_;  // sent with the first piece of the body
   bool is_resolved_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false,
        is_relaying_ = false;
-  std::shared_ptr<ProxyRequest> proxy_request_;
-  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
 }  // namespace octet::plane
