@@ -1,6 +1,6 @@
 #include "net/call.h"
 
-#include <new>
+#include <exception>
 #include <utility>
 
 #include "net/gzip.h"
@@ -8,21 +8,15 @@
 
 namespace octet::plane {
 
-void Call::Filling::run() noexcept {
-  try {
-    std::vector<std::string_view> following;
-    prediction->accept(parse(prediction->model().signature, following), timeout_s, *pool);
-    prediction->find_shared(*shared_memory, client, tenant);
-    prediction->take(following);
-    prediction->fill();
-  } catch (const Problem& raised) {
-    problem = raised;
-  } catch (const std::exception&) {
-    problem = no_memory();
-  }
+void Call::BodyParser::fill(Prediction& prediction) {
+  std::vector<std::string_view> following;
+  prediction.accept(parse(prediction.model().signature, following), timeout_s, *pool);
+  prediction.find_shared(*shared_memory, client, tenant);
+  prediction.take(following);
+  prediction.fill();
 }
 
-Request Call::MessageFilling::parse(const Signature& signature, std::vector<std::string_view>& following) {
+Request Call::MessageParser::parse(const Signature& signature, std::vector<std::string_view>& following) {
   following = form.raw;
   return fit_request(std::move(form.form), signature);
 }
@@ -39,8 +33,18 @@ void Call::guard(const std::function<void()>& act) {
     act();
   } catch (const Problem& problem) {
     refuse(problem);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     refuse(no_memory());
+  }
+}
+
+Caller Call::admit_key(std::string_view authorization, const Origin& origin,
+                       std::initializer_list<std::string_view> scopes) {
+  try {
+    return plane_.access.admit(authorization, origin, scopes, now_s());
+  } catch (const Problem& problem) {
+    plane_.refusals.not_allowed(problem.facts().code);
+    throw;
   }
 }
 
@@ -66,21 +70,17 @@ void Call::admit(const Route& route, double began_s) {
 }
 
 void Call::fill() {
-  filling_->prediction = prediction_;
-  filling_->pool = plane_.pool;
-  filling_->shared_memory = &plane_.shared_memory;
-  filling_->client = local_client();
-  filling_->tenant = caller_.tenant;
-  auto done = [this] {
-    filling_->prediction.reset();
-    guard([&] {
-      if (filling_->problem) throw *filling_->problem;
-      submit();
-    });
-  };
-  if (filling_->is_long()) return run_in_background([filling = filling_] { filling->run(); }, done);
-  filling_->run();
-  done();
+  body_parser_->pool = plane_.pool;
+  body_parser_->shared_memory = &plane_.shared_memory;
+  body_parser_->client = local_client();
+  body_parser_->tenant = caller_.tenant;
+  if (!body_parser_->is_long()) {
+    body_parser_->fill(*prediction_);
+    return submit();
+  }
+  // The last reference must be dropped on the event loop's thread, so both functions hold one.
+  auto work = [parser = body_parser_, prediction = prediction_] { parser->fill(*prediction); };
+  run_in_background(work, [this, work] { submit(); });
 }
 
 void Call::submit() {
@@ -116,10 +116,24 @@ void Call::forward(ProxyListener& listener, ForwardedRequest request) {
 }
 
 void Call::run_in_background(std::function<void()> work, std::function<void()> then) {
+  auto problem = std::make_shared<std::optional<Problem>>();
+  auto run = [problem, work = std::move(work)] {
+    try {
+      work();
+    } catch (const Problem& raised) {
+      *problem = raised;
+    } catch (const std::exception&) {
+      *problem = no_memory();
+    }
+  };
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.background.post(std::move(work), [this, plane = &plane_, id = id_, is_here, then = std::move(then)] {
+  plane_.background.post(run, [this, plane = &plane_, id = id_, is_here, problem, then = std::move(then)] {
     plane->with(id, [&](Peer&) {
-      if (!is_here.expired() && is_active()) then();
+      if (is_here.expired() || !is_active()) return;
+      guard([&] {
+        if (*problem) throw **problem;
+        then();
+      });
     });
   });
 }

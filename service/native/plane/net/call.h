@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,23 +36,21 @@ class Call {
 
  protected:
   // Parses the body of a prediction on any thread, while no other thread uses the prediction.
-  struct Filling {
-    virtual ~Filling() = default;
+  struct BodyParser {
+    virtual ~BodyParser() = default;
     // Returns the request. `following`: the bytes of the inputs that are sent after it. Throws Problem.
     virtual Request parse(const Signature& signature, std::vector<std::string_view>& following) = 0;
-    virtual bool is_long() const = 0;  // True if parsing would block the event loop for too long.
-    void run() noexcept;
+    virtual bool is_long() const = 0;   // True if parsing would block the event loop for too long.
+    void fill(Prediction& prediction);  // Throws Problem.
 
-    std::shared_ptr<Prediction> prediction;
     std::shared_ptr<Pool> pool;
     const SharedMemory* shared_memory = nullptr;
     std::string client, tenant;
     double timeout_s = kNever;
-    std::optional<Problem> problem;
   };
   // A ModelInferRequest.
-  struct MessageFilling final : Filling {
-    explicit MessageFilling(h2::Buffer its) : message(std::move(its)), form(read_infer(view(message))) {}
+  struct MessageParser final : BodyParser {
+    explicit MessageParser(h2::Buffer its) : message(std::move(its)), form(read_infer(view(message))) {}
     Request parse(const Signature& signature, std::vector<std::string_view>& following) override;
     bool is_long() const override { return form.raw.empty() && message.size >= kMinBackgroundBytes; }
 
@@ -68,8 +67,11 @@ class Call {
   // Returns the client's address for access to shared memory, which is empty if the client may be on another machine.
   virtual std::string local_client() const { return client_; }
 
-  // Calls `act`, and responds with the Problem that it throws.
+  // Calls `act`, and responds with the Problem that it throws. Other exceptions mean that memory ran out.
   void guard(const std::function<void()>& act);
+  // Identifies the caller. If it lacks permission, throws Problem and counts the refusal.
+  Caller admit_key(std::string_view authorization, const Origin& origin,
+                   std::initializer_list<std::string_view> scopes);
   // Calls `then` with the route of a model when it is resolved, or `otherwise` with the reason why it cannot be.
   // Returns false if that happens later.
   bool resolve(
@@ -77,13 +79,14 @@ class Call {
       std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   // Takes a place in the queue of the model. Throws Problem.
   void admit(const Route& route, double began_s);
-  // Fills the inputs by `filling_`, and then submits the prediction.
+  // Fills the inputs by `body_parser_`, and then submits the prediction.
   void fill();
   // Submits the prediction whose inputs are filled, after the control plane has decoded its pictures.
   void submit();
   // Sends the request to a worker, whose response `listener` receives.
   void forward(ProxyListener& listener, ForwardedRequest request);
-  // Calls `then` on the event loop after `work` has run on a background thread, if the call is still active.
+  // Calls `then` on the event loop after `work` has run on a background thread, if the call is still active. Responds
+  // with the Problem that one of them throws.
   void run_in_background(std::function<void()> work, std::function<void()> then);
   // Compresses a response on a background thread, because this would block the event loop for too long. `then` receives
   // the bytes, which are uncompressed if zlib is not installed.
@@ -106,8 +109,8 @@ class Call {
   std::string wanted_coding_;  // Compression of the response.
   Caller caller_;
   double deadline_s_ = kNever;
-  std::shared_ptr<Filling> filling_;        // Holds the memory to which the request refers.
-  std::shared_ptr<Prediction> prediction_;  // Shared with background work.
+  std::shared_ptr<BodyParser> body_parser_;  // Holds the memory to which the request refers.
+  std::shared_ptr<Prediction> prediction_;   // Shared with background work.
   std::shared_ptr<ProxyRequest> proxy_request_;
   size_t pictures_ = 0;  // Number of pictures that are being decoded.
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);

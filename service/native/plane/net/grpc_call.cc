@@ -98,17 +98,12 @@ void GrpcCall::admit_caller() {
   if (rpc == "ServerLive" || rpc == "ServerReady" || path_.starts_with(kHealth)) return;
   bool predicts = rpc == "ModelInfer" || rpc == "ModelStreamInfer" || rpc.starts_with(kSharedMemoryRpc);
   bool changes = rpc == "RepositoryModelLoad" || rpc == "RepositoryModelUnload";
-  try {
-    if (predicts) {
-      caller_ = plane_.access.admit(authorization_, {}, {"predict"}, now_s());
-    } else if (changes) {
-      caller_ = plane_.access.admit(authorization_, {}, {"push"}, now_s());
-    } else {
-      caller_ = plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s());
-    }
-  } catch (const Problem& problem) {
-    plane_.refusals.not_allowed(problem.facts().code);
-    throw;
+  if (predicts) {
+    caller_ = admit_key(authorization_, {}, {"predict"});
+  } else if (changes) {
+    caller_ = admit_key(authorization_, {}, {"push"});
+  } else {
+    caller_ = admit_key(authorization_, {}, {"predict", "read"});
   }
 }
 
@@ -150,10 +145,10 @@ void GrpcCall::begin() {
 void GrpcCall::predict() {
   is_busy_ = true;
   prediction_.reset();
-  auto filling = std::make_shared<MessageFilling>(message_);
-  filling_ = filling;
-  auto [model, version] = parse_address(qualify_name(caller_.tenant, filling->form.model), filling->form.version);
-  if (plane_.cluster.is_on()) return forward_to_worker(model, version, sequence_of(filling->form.form.parameters));
+  auto parser = std::make_shared<MessageParser>(message_);
+  body_parser_ = parser;
+  auto [model, version] = parse_address(qualify_name(caller_.tenant, parser->form.model), parser->form.version);
+  if (plane_.cluster.is_on()) return forward_to_worker(model, version, sequence_of(parser->form.form.parameters));
   resolve(model, version, [this, now = now_s()](const Route& route) {
     admit(route, is_streaming_ ? now : began_s_);
     prediction_->times.arrived_s = now;

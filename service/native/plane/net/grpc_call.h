@@ -12,6 +12,7 @@
 
 #include "h2/grpc.h"
 #include "h2/incoming_message.h"
+#include "net/about.h"
 #include "net/call.h"
 #include "net/grpc_connection.h"
 #include "net/progress.h"
@@ -27,14 +28,8 @@ inline std::string_view rpc_of(std::string_view path, std::string_view service) 
   return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
 }
 
-// `name_and_version` reads the first two fields of messages about a model. `model_response` builds the response to such
-// a message: readiness, metadata, config or statistics.
+// Reads the first two fields of messages about a model.
 std::pair<std::string, std::string> name_and_version(std::string_view message);
-std::string model_response(const Plane& plane, const std::string& tenant, std::string_view rpc,
-                           const std::string& model, const std::string& version, const Route& route);
-inline bool is_about_model(std::string_view rpc) {
-  return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
-}
 
 class GrpcCall final : public Call, public ProxyListener {
  public:
@@ -59,7 +54,7 @@ class GrpcCall final : public Call, public ProxyListener {
   void admit_caller();
   void begin();
   void respond_locally();
-  void about_model(std::string_view message);
+  void describe(Info info);
   void predict();
   void respond(const Answer& answer) override;
   void deliver(h2::Buffer message);
@@ -76,6 +71,7 @@ class GrpcCall final : public Call, public ProxyListener {
   void next();
   void send(h2::Buffer message, bool is_compressed = false);
   void send(const std::string& message) { send(h2::Buffer::copy_of(message)); }
+  void reply(const std::string& message);
   void finish(std::string_view timing = {});
 
   GrpcConnection& connection_;

@@ -4,7 +4,6 @@
 
 #include "net/about.h"
 #include "net/grpc_call.h"
-#include "net/info_exchange.h"
 #include "net/shared_regions.h"
 #include "request/tenant.h"
 #include "text/json_writer.h"
@@ -29,27 +28,9 @@ std::pair<std::string, std::string> name_and_version(std::string_view message) {
   return found;
 }
 
-std::string model_response(const Plane& plane, const std::string& tenant, std::string_view rpc,
-                           const std::string& model, const std::string& version, const Route& route) {
-  std::string local_name = tenant.empty() ? model : std::string(without_tenant(model));
-  if (rpc == "ModelMetadata") return plane::about_model(local_name, route).message;
-  if (rpc == "ModelConfig") return model_config(local_name, *route.main).message;
-  if (rpc == "ModelStatistics") {
-    return statistics_message(plane, tenant, model, version.empty() ? "" : route.main->identity.version);
-  }
-  return MessageWriter().varint(1, 1).take();
-}
-
 void GrpcCall::respond_locally() {
   std::string_view rpc = rpc_of(path_, kService), message = view(message_);
-  auto reply = [&](const std::string& text) {
-    send(text);
-    finish();
-  };
-  bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
-  if (rpc == "ServerLive") return reply(MessageWriter().varint(1, 1).take());
-  if (rpc == "ServerReady") return reply(is_ready ? MessageWriter().varint(1, 1).take() : "");
-  if (rpc == "ServerMetadata") return reply(about_server(plane_).message);
+  if (auto info = info_of_rpc(rpc)) return describe(*info);
   if (rpc_of(path_, kHealth) == "Check") {
     std::string service = name_and_version(message).first;
     if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
@@ -64,11 +45,6 @@ void GrpcCall::respond_locally() {
     is_watching_ = true;
     return plane_.is_stopping ? finish() : void();
   }
-  if (rpc == "ModelStatistics") {
-    auto [model, version] = name_and_version(message);
-    if (model.empty()) return reply(statistics_message(plane_, caller_.tenant, {}, {}));
-  }
-  if (is_about_model(rpc)) return about_model(message);
   if (rpc.starts_with(kSharedMemoryRpc)) {
     plane_.shared_memory.admit(connection_.client(), caller_.tenant);
     return reply(shared_regions_answer(plane_.shared_memory, rpc.substr(kSharedMemoryRpc.size()), message));
@@ -81,32 +57,39 @@ void GrpcCall::respond_locally() {
     if (is_here.expired() || is_over_) return;
     guard([&] {
       if (response.problem) throw *response.problem;
-      send(std::string(response.bytes));
-      finish();
+      reply(std::string(response.bytes));
     });
   });
 }
 
-void GrpcCall::about_model(std::string_view message) {
-  auto [name, number] = name_and_version(message);
+void GrpcCall::describe(Info info) {
+  bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
+  if (info == Info::kReady && !is_ready) return reply("");
+  if (!is_about_model(info)) return reply(plane::describe(plane_, caller_.tenant, info).message);
+  auto [name, number] = name_and_version(view(message_));
+  if (info == Info::kStatistics && name.empty()) {
+    return reply(plane::describe(plane_, caller_.tenant, Info::kAllStatistics).message);
+  }
   auto [model, version] = parse_address(qualify_name(caller_.tenant, name), number);
   if (plane_.cluster.is_on()) return forward_to_worker(model, version, std::nullopt);
-  auto respond = [this, model = model, version = version](const Route& route) {
-    send(model_response(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
-    finish();
+  auto respond = [this, info, model = model, version = version](const Route& route) {
+    reply(plane::describe(plane_, caller_.tenant, info, model, version, &route).message);
   };
-  resolve(model, version, std::move(respond), [this](const Problem& problem) {
+  resolve(model, version, std::move(respond), [this, info](const Problem& problem) {
     bool is_not_there = problem.facts().http == kNotFound || problem.facts().http == kUnavailable;
-    if (rpc_of(path_, kService) != "ModelReady" || !is_not_there) throw problem;
-    send("");  // an empty message means "not ready"
-    finish();
+    if (info != Info::kModelReady || !is_not_there) throw problem;
+    reply("");  // an empty message means "not ready"
   });
+}
+
+void GrpcCall::reply(const std::string& message) {
+  send(message);
+  finish();
 }
 
 void GrpcCall::send_not_serving() {
   if (is_over_) return;
-  send(MessageWriter().varint(1, kNotServing).take());
-  finish();
+  reply(MessageWriter().varint(1, kNotServing).take());
 }
 
 }  // namespace octet::plane

@@ -11,4 +11,10 @@ void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem)
 
 std::string HttpExchange::local_client() const { return connection_.local_client(); }
 
+Caller HttpExchange::admit_caller(std::initializer_list<std::string_view> scopes, bool may_change) {
+  const RequestHead& head = connection_.head();
+  Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), may_change};
+  return admit_key(head.find("authorization"), origin, scopes);
+}
+
 }  // namespace octet::plane

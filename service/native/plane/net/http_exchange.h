@@ -23,8 +23,8 @@ class HttpExchange : public Call {
   // the space is empty, the bytes go to `on_body`.
   virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
   virtual void on_received(size_t) {}
-  virtual void on_body(std::string_view) = 0;
-  virtual void on_body_end() = 0;
+  virtual void on_body(std::string_view) {}
+  virtual void on_body_end() {}
   virtual bool wants_body() const { return true; }  // False if the body must be read later.
   // The client has read the relayed bytes, so more can be sent.
   virtual void on_drained() {}
@@ -34,6 +34,8 @@ class HttpExchange : public Call {
  protected:
   void refuse(const Problem& problem) override;
   std::string local_client() const override;
+  // Admits the caller by the headers of the request. `may_change`: whether the request may change anything.
+  Caller admit_caller(std::initializer_list<std::string_view> scopes, bool may_change);
 
   HttpConnection& connection_;
 };

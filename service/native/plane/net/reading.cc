@@ -10,29 +10,6 @@ constexpr size_t kMostDigits = 18;
 
 }  // namespace
 
-Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change) {
-  if (connection.is_of_cluster()) return {{}, std::string(connection.head().find(kTenantHeader))};
-  Plane& plane = connection.plane();
-  const RequestHead& head = connection.head();
-  Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), may_change};
-  try {
-    return plane.access.admit(head.find("authorization"), origin, scopes, now_s());
-  } catch (const Problem& problem) {
-    plane.refusals.not_allowed(problem.facts().code);
-    throw;
-  }
-}
-
-std::optional<Caller> admit_or_refuse(HttpConnection& connection, std::initializer_list<std::string_view> scopes,
-                                      bool may_change) {
-  try {
-    return admit_caller(connection, scopes, may_change);
-  } catch (const Problem& problem) {
-    connection.respond(problem);
-    return std::nullopt;
-  }
-}
-
 double timeout_of(std::string_view value) {
   constexpr double kMilliseconds = 1e-3;
   return kMilliseconds * static_cast<double>(number_of("Octet-Timeout-Ms", "time in milliseconds", value));

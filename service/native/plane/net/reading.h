@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,14 +10,6 @@
 #include "text/problem.h"
 
 namespace octet::plane {
-
-// Identifies and admits the caller. If the caller lacks permission, throws Problem and counts the refusal. A request of
-// the cluster's API was already admitted by the API, and its header contains the tenant.
-Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
-
-// Like `admit_caller`, but if the caller lacks permission, responds with the problem and returns nothing.
-std::optional<Caller> admit_or_refuse(HttpConnection& connection, std::initializer_list<std::string_view> scopes,
-                                      bool may_change);
 
 // Parses the value of a header; `what` describes it for the error message. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);

@@ -6,11 +6,7 @@
 
 #include "net/forward.h"
 #include "net/grpc_call.h"
-#include "net/http_connection.h"
-#include "net/info_exchange.h"
-#include "net/message_question.h"
-#include "net/predict.h"
-#include "net/routed.h"
+#include "net/http_call.h"
 #include "net/shared_regions.h"
 
 namespace octet::plane {
@@ -48,19 +44,19 @@ std::optional<ModelPath> model_path(const std::vector<std::string>& segments) {
   return path;
 }
 
-std::optional<InfoExchange::What> about_model(const ModelPath& path) {
-  if (path.verb.empty()) return InfoExchange::What::kModel;
-  if (path.verb == "ready") return InfoExchange::What::kModelReady;
-  if (path.verb == "config") return InfoExchange::What::kConfig;
-  if (path.verb == "stats") return InfoExchange::What::kStatistics;
+std::optional<Info> about_model(const ModelPath& path) {
+  if (path.verb.empty()) return Info::kModel;
+  if (path.verb == "ready") return Info::kModelReady;
+  if (path.verb == "config") return Info::kConfig;
+  if (path.verb == "stats") return Info::kStatistics;
   return std::nullopt;
 }
 
-std::optional<InfoExchange::What> about_server(std::string_view path) {
-  if (path == "/v2") return InfoExchange::What::kServer;
-  if (path == "/v2/health/live") return InfoExchange::What::kLive;
-  if (path == "/v2/health/ready") return InfoExchange::What::kReady;
-  if (path == "/v2/models/stats") return InfoExchange::What::kAllStatistics;
+std::optional<Info> about_server(std::string_view path) {
+  if (path == "/v2") return Info::kServer;
+  if (path == "/v2/health/live") return Info::kLive;
+  if (path == "/v2/health/ready") return Info::kReady;
+  if (path == "/v2/models/stats") return Info::kAllStatistics;
   return std::nullopt;
 }
 
@@ -78,42 +74,33 @@ std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view rpc = rpc_of(head.path(), kService);
   if (rpc.empty() || head.method != "POST" || !connection.is_of_cluster()) return nullptr;
-  if (rpc == "ModelInfer") return std::make_unique<Predict>(connection);
-  return is_about_model(rpc) ? std::make_unique<MessageQuestion>(connection, rpc) : nullptr;
+  auto info = info_of_rpc(rpc);
+  if (rpc != "ModelInfer" && (!info || !is_about_model(*info))) return nullptr;
+  return std::make_unique<HttpCall>(connection, info);
 }
 
-// The response to a request for a known path with a method that it does not support.
-class NotAllowed final : public HttpExchange {
+class Refusal final : public HttpExchange {
  public:
-  NotAllowed(HttpConnection& connection, std::string_view allowed) : HttpExchange(connection), allowed_(allowed) {}
+  // `headers`: additional lines, each with its line end.
+  Refusal(HttpConnection& connection, Problem problem, std::string headers = {})
+      : HttpExchange(connection), problem_(std::move(problem)), headers_(std::move(headers)) {}
 
-  void begin() override {
-    const RequestHead& head = connection_.head();
-    std::string detail = std::string(head.path()) + " does not accept " + std::string(head.method);
-    connection_.respond(Problem(ErrorType::kMethodNotAllowed, std::move(detail)), "allow: " + allowed_ + "\r\n");
-  }
-  void on_body(std::string_view) override {}
-  void on_body_end() override {}
+  void begin() override { connection_.respond(problem_, headers_); }
 
  private:
-  const std::string allowed_;
+  const Problem problem_;
+  const std::string headers_;
 };
 
-// The response if too many connections are open for anything but a health check.
-class TooManyConnections final : public HttpExchange {
- public:
-  using HttpExchange::HttpExchange;
-
-  void begin() override { connection_.respond(Problem(ErrorType::kQueueFull, "there are too many connections")); }
-  void on_body(std::string_view) override {}
-  void on_body_end() override {}
-};
-
-bool is_probe(InfoExchange::What what) {
-  return what == InfoExchange::What::kLive || what == InfoExchange::What::kReady;
+// Refuses a request for a known path with a method that it does not support.
+std::unique_ptr<HttpExchange> not_allowed(HttpConnection& connection, const std::string& allowed) {
+  const RequestHead& head = connection.head();
+  std::string detail = std::string(head.path()) + " does not accept " + std::string(head.method);
+  return std::make_unique<Refusal>(connection, Problem(ErrorType::kMethodNotAllowed, std::move(detail)),
+                                   "allow: " + allowed + "\r\n");
 }
 
-constexpr std::string_view kLooking = "GET, HEAD";
+bool is_probe(Info what) { return what == Info::kLive || what == Info::kReady; }
 
 }  // namespace
 
@@ -122,36 +109,19 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   std::string_view path = head.path();
   auto about = about_server(path);
   if (connection.is_for_probes() && (!about || !is_probe(*about))) {
-    return std::make_unique<TooManyConnections>(connection);
+    return std::make_unique<Refusal>(connection, Problem(ErrorType::kQueueFull, "there are too many connections"));
   }
   if (auto message = of_cluster(connection)) return message;
-  if (path.substr(0, 3) == "/v2") {
-    bool routes = connection.plane().cluster.is_on();
-    bool looks = head.method == "GET" || head.method == "HEAD";
-    if (about) {
-      if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
-      return std::make_unique<InfoExchange>(connection, *about, "", "");
-    }
-    auto segments = segments_of(path);
-    if (auto regions = about_regions(connection, segments)) return regions;
-    if (auto model = model_path(segments)) {
-      if (model->verb == "infer") {
-        if (head.method != "POST") return std::make_unique<NotAllowed>(connection, "POST");
-        if (routes) {
-          using enum Routed::What;
-          return std::make_unique<Routed>(connection, kPrediction, std::move(model->model), std::move(model->version));
-        }
-        return std::make_unique<Predict>(connection, std::move(model->model), std::move(model->version));
-      }
-      if (auto what = about_model(*model)) {
-        if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
-        if (routes) {
-          using enum Routed::What;
-          return std::make_unique<Routed>(connection, kQuestion, std::move(model->model), std::move(model->version));
-        }
-        return std::make_unique<InfoExchange>(connection, *what, std::move(model->model), std::move(model->version));
-      }
-    }
+  if (path.substr(0, 3) != "/v2") return std::make_unique<Forward>(connection);
+  auto segments = segments_of(path);
+  if (auto regions = about_regions(connection, segments)) return regions;
+  auto model = about ? ModelPath{} : model_path(segments);
+  bool predicts = model && model->verb == "infer", looks = head.method == "GET" || head.method == "HEAD";
+  if (model && !about) about = about_model(*model);
+  if (predicts && head.method != "POST") return not_allowed(connection, "POST");
+  if (about && !looks) return not_allowed(connection, "GET, HEAD");
+  if (predicts || about) {
+    return std::make_unique<HttpCall>(connection, about, std::move(model->model), std::move(model->version));
   }
   return std::make_unique<Forward>(connection);
 }

@@ -97,17 +97,8 @@ void SharedRegions::refuse(const Problem& problem) {
 
 void SharedRegions::begin() {
   guard([this] {
-    Plane& plane = connection_.plane();
-    const RequestHead& head = connection_.head();
-    Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), what_ != What::kStatus};
-    std::string tenant;
-    try {
-      tenant = plane.access.admit(head.find("authorization"), origin, {"predict"}, now_s()).tenant;
-    } catch (const Problem& problem) {
-      plane.refusals.not_allowed(problem.facts().code);
-      throw;
-    }
-    plane.shared_memory.admit(connection_.local_client(), tenant);
+    caller_ = admit_caller({"predict"}, what_ != What::kStatus);
+    plane_.shared_memory.admit(local_client(), caller_.tenant);
   });
 }
 
@@ -122,7 +113,7 @@ void SharedRegions::on_body(std::string_view piece) {
 void SharedRegions::on_body_end() {
   if (has_failed_) return;
   guard([this] {
-    SharedMemory& memory = connection_.plane().shared_memory;
+    SharedMemory& memory = plane_.shared_memory;
     if (what_ == What::kStatus) {
       std::string document = status();
       return connection_.respond({200, "content-type: application/json\r\n", {document}});
@@ -140,7 +131,7 @@ void SharedRegions::on_body_end() {
 std::string SharedRegions::status() const {
   JsonWriter json;
   json.begin('[');
-  for (const auto& [name, region] : connection_.plane().shared_memory.list(name_)) {
+  for (const auto& [name, region] : plane_.shared_memory.list(name_)) {
     json.begin('{').member("name").string(name).member("key").string(region->key);
     json.member("offset").integer(static_cast<int64_t>(region->offset));
     json.member("byte_size").integer(static_cast<int64_t>(region->bytes)).end('}');

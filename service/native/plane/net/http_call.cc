@@ -1,15 +1,17 @@
-#include "net/predict.h"
+#include "net/http_call.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
+#include "net/grpc_call.h"
 #include "net/gzip.h"
 #include "net/reading.h"
 #include "request/tenant.h"
 
 namespace octet::plane {
 
-struct Predict::BodyFilling final : Filling {
+struct HttpCall::HttpBodyParser final : BodyParser {
   Request parse(const Signature& signature, std::vector<std::string_view>& following) override {
     if (!coding.empty()) {
       body = h2::Buffer::adopt(decompress(view(body), coding, most_bytes));
@@ -30,33 +32,54 @@ struct Predict::BodyFilling final : Filling {
   Reservation reservation;  // Memory of the decompressed body.
 };
 
-Predict::Predict(HttpConnection& connection, std::string model, std::string version)
-    : HttpExchange(connection),
-      is_message_(false),
+HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info, std::string model, std::string version,
+                   bool is_message)
+    : HttpExchange(connection, is_message ? Protocol::kGrpc : Protocol::kRest),
+      info_(info),
+      is_message_(is_message),
+      is_forwarded_(!is_message && (!info || is_about_model(*info)) && connection.plane().cluster.is_on()),
       model_(std::move(model)),
       version_(std::move(version)),
-      began_s_(now_s()) {
+      began_s_(now_s()) {}
+
+HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info, std::string model, std::string version)
+    : HttpCall(connection, info, std::move(model), std::move(version), false) {
   traced_.route = version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer";
 }
 
-Predict::Predict(HttpConnection& connection)
-    : HttpExchange(connection, Protocol::kGrpc), is_message_(true), began_s_(now_s()) {
+HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info) : HttpCall(connection, info, {}, {}, true) {
   traced_.route = connection.head().path();
 }
 
-void Predict::begin() {
-  std::optional<Caller> caller = admit_or_refuse(connection_, {"predict"}, true);
-  has_failed_ = !caller;
-  if (has_failed_) return;
-  caller_ = std::move(*caller);
+void HttpCall::begin() {
+  try {
+    caller_ = identify();
+  } catch (const Problem& problem) {
+    has_failed_ = true;
+    return connection_.respond(problem);
+  }
   guard([this] {
+    if (is_local_info()) return is_about_model(*info_) ? look_up() : describe(nullptr);
     read_headers();
     if (!has_separate_tensors()) incoming_.announce(connection_.head().content_length.value_or(0));
     if (!is_message_) look_up();
   });
 }
 
-void Predict::read_headers() {
+// A request of the cluster's API was already admitted by the API, and its header contains the tenant. Probes and load
+// balancers have no key. They learn only whether the server is live or ready.
+Caller HttpCall::identify() {
+  if (connection_.is_of_cluster()) return {{}, std::string(connection_.head().find(kTenantHeader))};
+  if (info_ == Info::kLive || info_ == Info::kReady) return {};
+  return info_ ? admit_caller({"predict", "read"}, false) : admit_caller({"predict"}, true);
+}
+
+size_t HttpCall::most_bytes() const {
+  if (!is_message_) return plane_.limits.max_body_bytes;
+  return kMessageHeadBytes + (info_ ? 0 : plane_.limits.max_body_bytes);
+}
+
+void HttpCall::read_headers() {
   reservations = {{}, connection_.reserve_bytes(), connection_.reserve_bytes()};
   traced_.request_id = connection_.request_id();
   traced_.path = connection_.head().path();
@@ -96,8 +119,9 @@ void Predict::read_headers() {
         break;
     }
   }
+  if (timeout_s_ < kNever) deadline_s_ = began_s_ + timeout_s_;
   coding_ = content_coding(connection_.head().fields);
-  if (!coding_.empty() && !is_known_coding(coding_)) {
+  if (!is_forwarded_ && !coding_.empty() && !is_known_coding(coding_)) {
     throw Problem(ErrorType::kUnsupportedFormat,
                   "bodies with the content encoding " + brief(std::string_view(coding_)) + " are not supported",
                   "send it uncompressed, or with Content-Encoding gzip or deflate, once");
@@ -105,19 +129,31 @@ void Predict::read_headers() {
   if (connection_.head().content_length.value_or(0) > most_bytes()) refuse_size(most_bytes());
 }
 
-void Predict::look_up() {
-  auto [model, version] = parse_address(qualify_name(caller_.tenant, model_), version_);
-  is_resolving_ = !resolve(model, version, [this](const Route& route) {
-    admit(route, began_s_);
-    has_model_ = true;
-    plane_.alarms.set(began_s_ + plane_.limits.release_after_s, id_);
-    if (has_body_ended_) return on_body_end();
-    if (is_resolving_) connection_.want_body();
-  });
+void HttpCall::look_up() {
+  std::tie(model_, version_) = parse_address(qualify_name(caller_.tenant, model_), version_);
+  if (is_forwarded_) return look_up_worker();
+  is_resolving_ = !resolve(model_, version_, [this](const Route& route) { on_route(route); });
+}
+
+void HttpCall::on_route(const Route& route) {
+  if (info_) return describe(&route);
+  admit(route, began_s_);
+  has_model_ = true;
+  plane_.alarms.set(began_s_ + plane_.limits.release_after_s, id_);
+  if (has_body_ended_) return on_body_end();
+  if (is_resolving_) connection_.want_body();
+}
+
+// Responds to a question about the server or a model.
+void HttpCall::describe(const Route* route) {
+  if (info_ == Info::kReady && !plane_.not_ready.empty()) throw Problem(ErrorType::kNotReady, plane_.not_ready);
+  Documents documents = plane::describe(plane_, caller_.tenant, *info_, model_, version_, route);
+  if (!is_message_) return connection_.respond({200, "content-type: application/json\r\n", {documents.json}});
+  connection_.respond({200, "content-type: application/x-protobuf\r\n", {documents.message}});
 }
 
 // The memory for a body is held as long as the request exists.
-ReceiveSpace Predict::receive_space() {
+ReceiveSpace HttpCall::receive_space() {
   ReceiveSpace next{nullptr, 0};
   if (!has_failed_) {
     guard([&] { next = is_parsed_ ? prediction_->receive_space() : incoming_.receive_space(reservations.messages); });
@@ -125,14 +161,14 @@ ReceiveSpace Predict::receive_space() {
   return next;
 }
 
-void Predict::on_received(size_t bytes) {
+void HttpCall::on_received(size_t bytes) {
   if (!is_parsed_) return incoming_.on_received(bytes);
   prediction_->on_received(bytes);
   if (!reservations.messages.grow(bytes)) refuse(no_memory());
 }
 
-void Predict::on_body(std::string_view piece) {
-  if (has_failed_) return;
+void HttpCall::on_body(std::string_view piece) {
+  if (has_failed_ || is_local_info()) return;
   guard([&] {
     if (is_parsed_) {
       if (!reservations.messages.grow(piece.size())) throw no_memory();
@@ -144,14 +180,14 @@ void Predict::on_body(std::string_view piece) {
 }
 
 // Returns true if binary tensors follow the JSON, or are the whole body, and can be received directly into the inputs.
-bool Predict::has_separate_tensors() const {
+bool HttpCall::has_separate_tensors() const {
   const auto& length = connection_.head().content_length;
-  if (!coding_.empty() || !length || is_message_) return false;
+  if (!coding_.empty() || !length || is_message_ || is_forwarded_) return false;
   return facts_.is_raw() || (facts_.json_bytes && *facts_.json_bytes < *length);
 }
 
 // Returns true if enough of such a body has arrived to parse its first part.
-bool Predict::may_parse() const {
+bool HttpCall::may_parse() const {
   if (!has_separate_tensors()) return false;
   if (facts_.is_raw()) {
     return incoming_.pieces().size() >= std::min<uint64_t>(kMagicBytes, *connection_.head().content_length);
@@ -159,7 +195,7 @@ bool Predict::may_parse() const {
   return incoming_.pieces().size() >= *facts_.json_bytes;
 }
 
-void Predict::parse() {
+void HttpCall::parse() {
   Request request;
   uint64_t bytes = *connection_.head().content_length;
   body_ = incoming_.take();
@@ -170,12 +206,14 @@ void Predict::parse() {
   is_parsed_ = true;
 }
 
-void Predict::on_body_end() {
-  if (has_failed_) return;
-  if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = incoming_.take();
-  if (is_message_ && filling_ == nullptr) return guard([this] { read_message(); });
-  if (prediction_ == nullptr) return;  // the model is not resolved yet; `look_up` will continue
+void HttpCall::on_body_end() {
+  if (has_failed_ || is_local_info()) return;
+  bool is_first = !std::exchange(has_body_ended_, true);
+  if (is_first && !is_parsed_) body_ = incoming_.take();
+  if (is_first && is_message_) return guard([this] { read_message(); });
+  if (!has_model_) return;  // the model is not resolved yet; `look_up` will continue
   guard([this] {
+    if (is_forwarded_) return find_sequence();
     prediction_->times.arrived_s = now_s();
     prediction_->acquire_slot();
     if (is_message_) return fill();
@@ -186,28 +224,32 @@ void Predict::on_body_end() {
 }
 
 // The model's name is in the message.
-void Predict::read_message() {
-  auto filling = std::make_shared<MessageFilling>(std::move(body_));
-  filling->timeout_s = timeout_s_;
-  filling_ = filling;
-  model_ = filling->form.model;
-  version_ = filling->form.version;
+void HttpCall::read_message() {
+  if (info_) {
+    std::tie(model_, version_) = name_and_version(view(body_));
+    return look_up();
+  }
+  auto parser = std::make_shared<MessageParser>(std::move(body_));
+  parser->timeout_s = timeout_s_;
+  body_parser_ = parser;
+  model_ = parser->form.model;
+  version_ = parser->form.version;
   look_up();
 }
 
-void Predict::fill_body() {
-  auto filling = std::make_shared<BodyFilling>();
-  filling->timeout_s = timeout_s_;
-  filling->body = std::move(body_);
-  filling->coding = std::move(coding_);
-  filling->facts = std::move(facts_);
-  filling->most_bytes = plane_.limits.max_body_bytes;
-  filling->reservation = connection_.reserve_bytes();
-  filling_ = std::move(filling);
+void HttpCall::fill_body() {
+  auto parser = std::make_shared<HttpBodyParser>();
+  parser->timeout_s = timeout_s_;
+  parser->body = std::move(body_);
+  parser->coding = std::move(coding_);
+  parser->facts = std::move(facts_);
+  parser->most_bytes = plane_.limits.max_body_bytes;
+  parser->reservation = connection_.reserve_bytes();
+  body_parser_ = std::move(parser);
   fill();
 }
 
-void Predict::on_alarm(double now_s) {
+void HttpCall::on_alarm(double now_s) {
   if (!is_active() || prediction_ == nullptr) return;
   const Times& times = prediction_->times;
   if (times.arrived_s == times.began_s && times.began_s + plane_.limits.release_after_s <= now_s) {
@@ -216,7 +258,7 @@ void Predict::on_alarm(double now_s) {
   HttpExchange::on_alarm(now_s);
 }
 
-void Predict::respond(const Answer& answer) {
+void HttpCall::respond(const Answer& answer) {
   double now = now_s();
   HttpResponse response;
   if (is_message_) {
@@ -241,22 +283,27 @@ void Predict::respond(const Answer& answer) {
   });
 }
 
-void Predict::refuse(const Problem& problem) {
+void HttpCall::refuse(const Problem& problem) {
   if (std::exchange(has_failed_, true)) return;
   abandon();
-  reject(problem);
+  if (is_forwarded_) {
+    plane_.refusals.rejected(problem);
+  } else if (!info_) {
+    reject(problem);
+  }
   connection_.respond(problem);
 }
 
-void Predict::finish(const HttpResponse& response) {
+void HttpCall::finish(const HttpResponse& response) {
   count(is_message_ ? "OK" : "200", true);
   for (std::string_view piece : response.body) reservations.answers.charge(piece.size());
   connection_.respond(response);
 }
 
-void Predict::on_gone() {
-  // the status that nginx logs if the client closed the connection
-  if (!std::exchange(has_failed_, true)) leave(is_message_ ? "CANCELLED" : "499");
+void HttpCall::on_gone() {
+  if (std::exchange(has_failed_, true)) return;
+  if (is_forwarded_) plane_.refusals.canceled();
+  leave(is_message_ ? "CANCELLED" : "499");  // 499 is the status that nginx logs if the client closed the connection
 }
 
 }  // namespace octet::plane
