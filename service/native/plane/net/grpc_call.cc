@@ -167,18 +167,25 @@ void GrpcCall::respond(const Answer& answer) {
 }
 
 void GrpcCall::deliver(h2::Buffer message) {
-  if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
-  compress({view(message)},
-           [this](const std::string& bytes, bool is_compressed) { reply(h2::Buffer::copy_of(bytes), is_compressed); });
+  if (wanted_coding_.empty() || message.size < kWorthCompressing) return send_prediction(std::move(message), false);
+  compress({view(message)}, [this](const std::string& bytes, bool is_compressed) {
+    send_prediction(h2::Buffer::copy_of(bytes), is_compressed);
+  });
 }
 
-void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
+void GrpcCall::send_prediction(h2::Buffer message, bool is_compressed) {
   count("OK", true);
   is_busy_ = false;
   send(std::move(message), is_compressed);
   if (is_streaming_) return next();
   if (prediction_ == nullptr) return finish(worker_timing_);
   finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
+}
+
+void GrpcCall::reply(h2::Buffer message) {
+  is_busy_ = false;
+  send(std::move(message));
+  finish();
 }
 
 void GrpcCall::refuse_in_stream(const Problem& problem) {

@@ -58,7 +58,7 @@ class GrpcCall final : public Call, public ProxyListener {
   void predict();
   void respond(const Answer& answer) override;
   void deliver(h2::Buffer message);
-  void reply(h2::Buffer message, bool is_compressed);
+  void send_prediction(h2::Buffer message, bool is_compressed);
   // Functions for calls that a worker serves.
   void forward_to_worker(const std::string& model, const std::string& version, std::optional<std::string> sequence);
   void on_answer(const ResponseHead& head, uint64_t bytes) override;
@@ -66,12 +66,12 @@ class GrpcCall final : public Call, public ProxyListener {
   bool takes_more() const override { return true; }  // a response is sent in one piece
   void on_answered() override;
   void on_failed(const Problem& problem) override;
-  void send_model_response(h2::Buffer message);
   void refuse_in_stream(const Problem& problem);
   void next();
   void send(h2::Buffer message, bool is_compressed = false);
   void send(const std::string& message) { send(h2::Buffer::copy_of(message)); }
-  void reply(const std::string& message);
+  void reply(h2::Buffer message);  // Sends the only response.
+  void reply(const std::string& message) { reply(h2::Buffer::copy_of(message)); }
   void finish(std::string_view timing = {});
 
   GrpcConnection& connection_;

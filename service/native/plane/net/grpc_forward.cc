@@ -63,7 +63,7 @@ void GrpcCall::on_answer(const ResponseHead& head, uint64_t bytes) {
 void GrpcCall::on_piece(std::string_view piece) {
   while (!piece.empty()) {
     if (answer_.is_full() && (!answer_reservation_.grow(answer_.wanted()) || !answer_.grow())) {
-      return guard([] { throw no_memory(); });
+      return refuse(no_memory());
     }
     piece.remove_prefix(answer_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
   }
@@ -83,7 +83,7 @@ void GrpcCall::on_answered() {
       return on_failed(problem);
     }
     bool is_prediction = is_streaming_ || rpc_of(path_, kService) == "ModelInfer";
-    if (!is_prediction) return send_model_response(std::move(message));
+    if (!is_prediction) return reply(std::move(message));
     if (!is_streaming_) return deliver(std::move(message));
     std::string head = MessageWriter().head(2, message.size).take();
     h2::Buffer wrapped = h2::Buffer::allocate(head.size() + message.size);
@@ -95,14 +95,8 @@ void GrpcCall::on_answered() {
 void GrpcCall::on_failed(const Problem& problem) {
   if (is_over_) return;
   bool is_not_there = problem.facts().http == kNone || problem.facts().http == kNoneNow;
-  if (rpc_of(path_, kService) == "ModelReady" && is_not_there) return send_model_response({});
-  guard([&] { throw problem; });
-}
-
-void GrpcCall::send_model_response(h2::Buffer message) {
-  is_busy_ = false;
-  send(std::move(message));
-  finish();
+  if (rpc_of(path_, kService) == "ModelReady" && is_not_there) return reply("");  // an empty message: not ready
+  refuse(problem);
 }
 
 }  // namespace octet::plane

@@ -13,7 +13,6 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kNotFound = 404, kUnavailable = 503;                      // HTTP status codes.
 constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // Values of grpc.health.v1.
 
 }  // namespace
@@ -75,16 +74,7 @@ void GrpcCall::describe(Info info) {
   auto respond = [this, info, model = model, version = version](const Route& route) {
     reply(plane::describe(plane_, caller_.tenant, info, model, version, &route).message);
   };
-  resolve(model, version, std::move(respond), [this, info](const Problem& problem) {
-    bool is_not_there = problem.facts().http == kNotFound || problem.facts().http == kUnavailable;
-    if (info != Info::kModelReady || !is_not_there) throw problem;
-    reply("");  // an empty message means "not ready"
-  });
-}
-
-void GrpcCall::reply(const std::string& message) {
-  send(message);
-  finish();
+  resolve(model, version, std::move(respond), [this](const Problem& problem) { on_failed(problem); });
 }
 
 void GrpcCall::send_not_serving() {

@@ -100,15 +100,14 @@ std::unique_ptr<HttpExchange> not_allowed(HttpConnection& connection, const std:
                                    "allow: " + allowed + "\r\n");
 }
 
-bool is_probe(Info what) { return what == Info::kLive || what == Info::kReady; }
-
 }  // namespace
 
 std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view path = head.path();
   auto about = about_server(path);
-  if (connection.is_for_probes() && (!about || !is_probe(*about))) {
+  bool is_probe = about == Info::kLive || about == Info::kReady;
+  if (connection.is_for_probes() && !is_probe) {
     return std::make_unique<Refusal>(connection, Problem(ErrorType::kQueueFull, "there are too many connections"));
   }
   if (auto message = of_cluster(connection)) return message;
