@@ -132,9 +132,17 @@ def silu(real: Real) -> relax.Call:
 
 
 def hard_swish(real: Real) -> relax.Call:
+    return real.call(relax.op.divide, real.apply(relax.op.multiply, real.x, _gate(real)), 6.0)
+
+
+def hard_sigmoid(real: Real) -> relax.Call:
+    return real.call(relax.op.divide, _gate(real), 6.0)
+
+
+def _gate(real: Real) -> relax.Expr:
+    """Returns x + 3, clamped to 0 … 6."""
     moved = real.apply(relax.op.add, real.x, 3.0)
-    gate = real.apply(relax.op.minimum, real.apply(relax.op.maximum, moved, 0.0), 6.0)
-    return real.call(relax.op.divide, real.apply(relax.op.multiply, real.x, gate), 6.0)
+    return real.apply(relax.op.minimum, real.apply(relax.op.maximum, moved, 0.0), 6.0)
 
 
 def sloped(real: Real, slope: relax.Expr) -> relax.Call:

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 from tvm import relax
 
-from service.compiler.importers.names import join_names
+from service.compiler.importers.names import join_names, printable, unique
+from service.compiler.qnn.types import QuantizedType
 from service.core.builds.build import Stage
 from service.core.errors import InvalidInput, OctetError, UnsupportedOperator
+from service.core.models.signature import Quantization, TensorSpec, datatype_of
 
 # Called before each operator is converted, with the operator and the name of its output.
 At = Callable[[str, str], None]
@@ -50,6 +52,26 @@ def check_names(shapes: Shapes, names: Sequence[str], refusal: type[OctetError] 
     """Raises `refusal` if a given shape does not belong to one of the inputs `names`."""
     for name in shapes.keys() - set(names) - ({""} if len(names) == 1 else set()):
         raise refusal(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(names))}")
+
+
+def unique_specs(
+    ends: Iterable[tuple[str, str, Sequence[int], Quantization | None]], what: str
+) -> tuple[TensorSpec, ...]:
+    """Returns a specification for each name, dtype, shape and quantization. Names become printable and unique, and an
+    empty one becomes the index of the tensor: `input_0`.
+    """
+    specs: dict[str, TensorSpec] = {}
+    for index, (given, dtype, shape, quantization) in enumerate(ends):
+        name = unique(printable(given) or f"{what}_{index}", specs)
+        specs[name] = TensorSpec(name, datatype_of(dtype), tuple(shape), quantization)
+    return tuple(specs.values())
+
+
+def quantization_of(quantized: QuantizedType | None) -> Quantization | None:
+    """Returns the quantization of a per-tensor type as clients see it."""
+    if quantized is None or not quantized.is_per_tensor:
+        return None
+    return Quantization(quantized.scale, quantized.zero_point)
 
 
 def count_types(types: Sequence[str]) -> str:

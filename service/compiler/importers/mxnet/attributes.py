@@ -11,8 +11,9 @@ from service.core.errors import MalformedModel, Unsupported
 
 _MOST = (1 << 31) - 1
 _LONGEST = 1 << 10
+_SHOWN = 40
 _INTEGER = re.compile(r"[+-]?\d{1,10}L?")
-_TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0")
+_FLAGS = {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}
 _NONE = "None"
 
 
@@ -26,12 +27,8 @@ class Attributes:
         return self._values.get(name, default)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if value not in _TRUE + _FALSE:
-            self._fail(name, "True or False")
-        return value in _TRUE
+        value = self._values.get(name, str(default))
+        return _FLAGS[value] if value in _FLAGS else self._fail(name, "True or False")
 
     def integer(self, name: str, default: int, least: int = 1) -> int:
         value = self._values.get(name)
@@ -39,32 +36,26 @@ class Attributes:
 
     def real(self, name: str) -> float | None:
         """Returns a finite number, or None if the attribute is missing."""
-        value = self._values.get(name)
-        if value is None or value == _NONE:
+        value = self._values.get(name, _NONE)
+        if value == _NONE:
             return None
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            self._fail(name, "a finite number")
-        return number
+        return number if math.isfinite(number) else self._fail(name, "a finite number")
 
     def pair(self, name: str, default: tuple[int, int], least: int = 1) -> tuple[int, int]:
         """Returns a pair of integers, for rows and columns."""
-        values = self.integers(name, least)
-        if not values:
-            return default
+        values = self.integers(name, least) or default
         if len(values) != 2:
-            raise Unsupported(
-                f"{self._label} has {len(values)} dimensions in its attribute {name}; only 2 can be compiled",
-                op=self._label,
-            )
+            what = f"has {len(values)} dimensions in its attribute {name}; only 2 can be compiled"
+            raise Unsupported(f"{self._label} {what}", op=self._label)
         return values[0], values[1]
 
     def integers(self, name: str, least: int) -> tuple[int, ...]:
         """Returns a tuple of integers, or () if the attribute is missing."""
-        value = self._values.get(name, "()").strip()
+        value = self._values.get(name, _NONE).strip()
         if value == _NONE:
             return ()
         if len(value) > _LONGEST or value[:1] + value[-1:] not in ("()", "[]"):
@@ -73,14 +64,10 @@ class Attributes:
         return tuple(self._integer(name, part, least) for part in parts if part)
 
     def _integer(self, name: str, value: str, least: int) -> int:
-        if not _INTEGER.fullmatch(value):
-            self._fail(name, "an integer")
-        number = int(value.rstrip("L"))
-        if not least <= number <= _MOST:
-            self._fail(name, f"{least} or more")
-        return number
+        number = int(value.rstrip("L")) if _INTEGER.fullmatch(value) else self._fail(name, "an integer")
+        return number if least <= number <= _MOST else self._fail(name, f"{least} or more")
 
     def _fail(self, name: str, what: str) -> NoReturn:
         value = self._values[name]
-        shown = value if len(value) <= 40 else value[:39] + "…"
+        shown = value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
         raise MalformedModel(f"{self._label} has the attribute {name} {shown!a}, not {what}", op=self._label)

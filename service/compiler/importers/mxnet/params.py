@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -17,23 +16,14 @@ from service.core.errors import MalformedModel, OctetError, Unsupported
 from service.core.models.arrays import Array
 
 _LIST_MAGIC = 0x112
-_ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_ARRAY_MAGICS = (0xF993FAC8, 0xF993FAC9, 0xF993FACA)  # of versions 1 to 3
 _DENSE = 0  # NDArrayStorageType
 _MOST_RANK = 8
 _LEAST_ARRAY_BYTES = 12
 _NAME_LENGTH = 1 << 10
 _KINDS = ("arg:", "aux:")
-# mshadow's type flags.
-_TYPES: Mapping[int, np.dtype[Any]] = {
-    0: np.dtype("<f4"),
-    1: np.dtype("<f8"),
-    2: np.dtype("<f2"),
-    3: np.dtype("u1"),
-    4: np.dtype("<i4"),
-    5: np.dtype("i1"),
-    6: np.dtype("<i8"),
-    7: np.dtype("?"),
-}
+# By mshadow's type flags.
+_TYPES = [np.dtype(name) for name in ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8", "?")]
 
 
 def read_params(data: bytes) -> dict[str, Array]:
@@ -75,9 +65,9 @@ class _Reader:
 
     def _array(self) -> Array:
         magic = self._word("<I")
-        if magic not in (_ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3):
+        if magic not in _ARRAY_MAGICS:
             _malformed(f"contain an array of the unknown version {magic:#x}")
-        if magic != _ARRAY_MAGIC_V1 and (storage := self._word("<i")) != _DENSE:
+        if magic != _ARRAY_MAGICS[0] and (storage := self._word("<i")) != _DENSE:
             raise Unsupported(f"the parameters contain an array of storage type {storage}; only dense ones can be read")
         rank = self._word("<i")
         if not 0 <= rank <= _MOST_RANK:
@@ -87,7 +77,7 @@ class _Reader:
             _malformed(f"contain an array of the invalid shape {list(shape)}")
         self._take(8)  # device type and number
         flag = self._word("<i")
-        if flag not in _TYPES:
+        if not 0 <= flag < len(_TYPES):
             raise Unsupported(f"the parameters contain an array of the element type {flag}, which cannot be read")
         return np.frombuffer(self._take(math.prod(shape) * _TYPES[flag].itemsize), _TYPES[flag]).reshape(shape)
 

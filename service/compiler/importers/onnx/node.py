@@ -273,6 +273,13 @@ class Node(base.Node):
         points = self.data(zero_point) if self.has(zero_point) else None
         return self.clamped(self.type_of(scale, points, storage if points is None else points.dtype.name, None))
 
+    def stored_types(self) -> tuple[QuantizedType, QuantizedType]:
+        """Returns the types of the first input and of the output, for inputs X, X_scale, X_zero_point, Y_scale,
+        Y_zero_point.
+        """
+        in_type = self.quantized(0, 1, 2)
+        return in_type, self.output_type(3, 4, in_type.storage)
+
     def clamped(self, plain: QuantizedType) -> QuantizedType:
         """Returns the type clamped to the bounds of the activation that was fused into the operator (`qdq`)."""
         if self.operator.clamp == UNBOUNDED:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from service.compiler.importers.names import printable, shortened, unique
+from service.compiler.importers.builder.module import quantization_of, unique_specs
+from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.model import End, Model
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
-from service.core.models.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of
+from service.core.models.signature import DATATYPES, ModelSignature, TensorSpec
 
 _DTYPES = set(DATATYPES.values())
 Shape = tuple[int, ...]
@@ -85,14 +86,10 @@ def _specs(
     type_of: Callable[[str], QuantizedType | None],
     what: str,
 ) -> tuple[TensorSpec, ...]:
-    specs: dict[str, TensorSpec] = {}
-    for index, (end, (shape, dtype)) in enumerate(zip(ends, tensors, strict=True)):
-        name = unique(printable(end.name) or f"{what}_{index}", specs)
-        specs[name] = TensorSpec(name, datatype_of(dtype), shape, _quantization(type_of(end.name)))
-    return tuple(specs.values())
-
-
-def _quantization(quantized: QuantizedType | None) -> Quantization | None:
-    if quantized is None or not quantized.is_per_tensor:
-        return None
-    return Quantization(quantized.scale, quantized.zero_point)
+    return unique_specs(
+        (
+            (end.name, dtype, shape, quantization_of(type_of(end.name)))
+            for end, (shape, dtype) in zip(ends, tensors, strict=True)
+        ),
+        what,
+    )

@@ -231,6 +231,13 @@ class Node(base.Node):
             return plain
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
 
+    def stored_types(self, activation: str = "NONE") -> tuple[QuantizedType, QuantizedType]:
+        """Returns the types of the first input and of the output, which must have the same storage type."""
+        in_type, out_type = self.in_type(0), self.out_type(activation)
+        same = in_type.storage == out_type.storage
+        self.require(same, f"reads {in_type.storage}, but writes {out_type.storage}")
+        return in_type, out_type
+
     def require_one_type(self, first: int = 0, count: int | None = None) -> None:
         """Requires that the inputs from `first` on have the output's quantization, because the kernel copies stored
         values.

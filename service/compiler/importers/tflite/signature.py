@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.names import printable, unique
+from service.compiler.importers.builder.module import unique_specs
 from service.compiler.importers.tflite.model import Model, Signature, Tensor
 from service.core.errors import Unsupported
-from service.core.models.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec, datatype_of
+from service.core.models.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec
 
 _SENDABLE = set(DATATYPES.values())
 _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -69,15 +69,14 @@ def _chosen(model: Model) -> Signature | None:
 
 
 def _specs(tensors: Sequence[Tensor], names: dict[int, list[str]], what: str) -> tuple[TensorSpec, ...]:
-    specs: dict[str, TensorSpec] = {}
-    for index, tensor in enumerate(tensors):
+    ends = []
+    for tensor in tensors:
         if tensor.dtype not in _SENDABLE:
             message = f"the {what} {tensor.label} has the type {tensor.dtype}, which requests cannot contain"
             raise Unsupported(message, tensor=tensor.label)
         given = names[tensor.index].pop(0) if names.get(tensor.index) else tensor.name
-        name = unique(printable(given or tensor.name) or f"{what}_{index}", specs)
-        specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
-    return tuple(specs.values())
+        ends.append((given or tensor.name, tensor.dtype, tensor.shape, _quantization(tensor)))
+    return unique_specs(ends, what)
 
 
 def _quantization(tensor: Tensor) -> Quantization | None:

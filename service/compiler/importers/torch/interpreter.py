@@ -106,13 +106,16 @@ class Interpreter:
 
     def _block(self, statements: Sequence[ast.stmt], scope: dict[str, Any]) -> None:
         for statement in statements:
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                raise MalformedModel("the archive's code runs too long")
+            self._count_step()
             handler = _STATEMENTS.get(type(statement))
             if handler is None:
                 raise self._refusal(statement)
             handler(self, statement, scope)
+
+    def _count_step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise MalformedModel("the archive's code runs too long")
 
     def _assign(self, statement: ast.Assign, scope: dict[str, Any]) -> None:
         if len(statement.targets) != 1:
@@ -154,18 +157,14 @@ class Interpreter:
                 for index in range(self._integer(count, scope)):
                     self._store(statement.target, index, scope)
                     self._block(statement.body, scope)
-                    self._steps += 1
-                    if self._steps > _MOST_STEPS:
-                        raise MalformedModel("the archive's code runs too long")
+                    self._count_step()
             case _:
                 raise self._refusal(statement)
 
     def _while(self, statement: ast.While, scope: dict[str, Any]) -> None:
         while self._condition(statement.test, scope):
             self._block(statement.body, scope)
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                raise MalformedModel("the archive's code runs too long")
+            self._count_step()
 
     def _return(self, statement: ast.Return, scope: dict[str, Any]) -> NoReturn:
         raise _Returned(None if statement.value is None else self._value(statement.value, scope, "output"))

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from service.compiler.importers.builder.module import Shapes
+from service.compiler.importers.builder.module import Shapes, quantization_of, unique_specs
 from service.compiler.importers.names import printable
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
 from service.core.errors import Unsupported
-from service.core.models.signature import Quantization, TensorSpec, datatype_of
+from service.core.models.signature import TensorSpec, datatype_of
 
 _MOST_RANK = 8
 _LARGEST = 1 << 31  # limit of a tensor's number of elements
@@ -58,15 +58,8 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
 
 def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpec, ...]:
     """Returns a specification for each tensor that the model returns."""
-    specs: dict[str, TensorSpec] = {}
-    for index, (name, value) in enumerate(results):
-        unique = printable(name or f"output_{index}")
-        while unique in specs:
-            unique = f"{unique}_{index}"
-        quantized = value.quantized
-        quantization = None if quantized is None else Quantization(quantized.scale, quantized.zero_point)
-        specs[unique] = TensorSpec(unique, datatype_of(value.dtype), value.shape, quantization)
-    return tuple(specs.values())
+    ends = ((name or "", value.dtype, value.shape, quantization_of(value.quantized)) for name, value in results)
+    return unique_specs(ends, "output")
 
 
 def spec_of(name: str, spec: Spec) -> TensorSpec:

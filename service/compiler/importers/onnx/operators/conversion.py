@@ -49,8 +49,7 @@ def requantize(node: Node) -> relax.Var:
     """Inputs: x, x_scale, x_zero_point, y_scale, y_zero_point. `qdq` creates this operator from DequantizeLinear and
     QuantizeLinear.
     """
-    in_type = node.quantized(0, 1, 2)
-    out_type = node.output_type(3, 4, in_type.storage)
+    in_type, out_type = node.stored_types()
     if in_type == out_type:
         return node.typed(node.emit(node.expr(0)), out_type)
     return node.typed(node.emit(ops.requantize(node.expr(0), in_type, out_type)), out_type)

@@ -33,8 +33,7 @@ def qlinear_conv(node: Node) -> relax.Var:
         accumulated = node.emit(ops.conv2d(x, weight, bias, in_type, weight_type, **windows.options()), "accumulate")
         return ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=CHANNELS), out_type)
 
-    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
-    return node.typed(windows.restored(result), out_type)
+    return node.typed(windows.apply(body), out_type)
 
 
 def conv(node: Node) -> relax.Var:
@@ -48,7 +47,7 @@ def conv(node: Node) -> relax.Var:
     def body(x: relax.Var) -> relax.Expr:
         return ops.real_conv2d(x, weight, bias, **windows.options(), operand_dtype=node.operand_dtype)
 
-    return windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
+    return windows.apply(body)
 
 
 def _arranged(node: Node, windows: Windows, index: int) -> relax.Expr:
@@ -84,8 +83,7 @@ def qlinear_conv_transpose(node: Node) -> relax.Var:
         )
         return ops.requantize(node.emit(call, "accumulate"), accumulator_type(in_type, weight_type, CHANNELS), out_type)
 
-    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
-    return node.typed(windows.restored(result), out_type)
+    return node.typed(windows.apply(body), out_type)
 
 
 def conv_transpose(node: Node) -> relax.Var:

@@ -24,8 +24,7 @@ def qlinear_leaky_relu(node: Node) -> relax.Var:
 
 
 def _unary(node: Node, function: str, **attributes: float) -> relax.Var:
-    in_type = node.quantized(0, 1, 2)
-    out_type = node.output_type(3, 4, in_type.storage)
+    in_type, out_type = node.stored_types()
     return node.typed(node.emit(ops.unary(function, node.expr(0), in_type, out_type, **attributes)), out_type)
 
 
@@ -36,8 +35,7 @@ def qlinear_softmax(node: Node) -> relax.Var:
     recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE
     named = node.attribute("axis", -1 if recent else 1)
     axis = node.axis(named, len(shape))
-    in_type = node.quantized(0, 1, 2)
-    out_type = node.output_type(3, 4, in_type.storage)
+    in_type, out_type = node.stored_types()
     x = node.expr(0)
     if not recent:
         rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))

@@ -9,7 +9,6 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.builder import pooling as builder
-from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.blocks import fills_blocks
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32, mean_of_images
@@ -42,8 +41,7 @@ def max_pool(node: Node) -> relax.Var:
     def body(x: relax.Var) -> relax.Expr:
         return ops.max_pool2d(x, quantized, quantized, **_options(windows))
 
-    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
-    return node.typed(windows.restored(result), quantized)
+    return node.typed(windows.apply(body), quantized)
 
 
 def average_pool(node: Node) -> relax.Var:
@@ -89,15 +87,13 @@ def qlinear_average_pool(node: Node) -> relax.Var:
     """Inputs: X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft)."""
     windows = _windows(node)
     _channels_first(node)
-    in_type = node.quantized(0, 1, 2)
-    out_type = node.output_type(3, 4, in_type.storage)
+    in_type, out_type = node.stored_types()
     whole = bool(node.attribute("count_include_pad", 0))
 
     def body(x: relax.Var) -> relax.Expr:
         return ops.avg_pool2d(x, in_type, out_type, **_options(windows), count_include_pad=whole)
 
-    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
-    return node.typed(windows.restored(result), out_type)
+    return node.typed(windows.apply(body), out_type)
 
 
 def qlinear_global_average_pool(node: Node) -> relax.Var:
@@ -105,8 +101,7 @@ def qlinear_global_average_pool(node: Node) -> relax.Var:
     shape = node.shape(0)
     node.require(len(shape) >= 3, f"has an input of shape {list(shape)}, not [N, C, …]", node.name(0))
     _channels_first(node)
-    in_type = node.quantized(0, 1, 2)
-    out_type = node.output_type(3, 4, in_type.storage)
+    in_type, out_type = node.stored_types()
     call = ops.mean(node.expr(0), in_type, out_type, axes=list(range(2, len(shape))), keepdims=True)
     return node.typed(node.emit(call), out_type)
 

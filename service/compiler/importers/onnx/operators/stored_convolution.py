@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.channels_first import CHANNELS, filters_channels_last, in_channels_last
+from service.compiler.importers.channels_first import CHANNELS, filters_channels_last
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of, filters_of_rows
 from service.compiler.importers.onnx.operators.real import float32
@@ -60,7 +60,7 @@ def stored_conv(node: Node) -> relax.Var:
             real = relax.op.add(node.emit(real, "scaled"), node.literal(bias))
         return real if out_type is None else _quantized(node, real, out_type)
 
-    result = windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
+    result = windows.apply(body)
     return result if named is None else node.typed(result, named)
 
 

@@ -4,11 +4,13 @@ convolutions and poolings.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
 
 from service.compiler.importers.builder import pooling
+from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
@@ -119,6 +121,10 @@ class Windows:
         """Reshapes the result of an image to the number of dimensions that the input has."""
         n, channels, _, width = shape_of(y)
         return y if self._rank == 2 else self.node.emit(relax.op.reshape(y, (n, channels, width)))
+
+    def apply(self, body: Callable[[relax.Var], relax.Expr]) -> relax.Var:
+        """Applies `body` to the first input as an image in channels-last layout."""
+        return self.restored(in_channels_last(self.node.emit, self.image(self.node.expr(0)), body))
 
     def filters(self, weights: Array) -> Array:
         """Reshapes filters to `[O, C / groups, KH, KW]`."""

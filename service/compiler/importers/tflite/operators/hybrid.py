@@ -5,12 +5,11 @@ Activations are quantized at run time, by row or by sample, so that products are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
-import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder.dynamic import STORED, Ranges
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
@@ -23,10 +22,8 @@ from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.importers.tflite.operators.fully_connected import restored, rows_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
+from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
-
-_STORED = QuantizedType("int8", (1.0,), (0,))  # the scale and zero point are computed at run time
 
 
 def fully_connected(node: Node) -> relax.Expr:
@@ -34,8 +31,8 @@ def fully_connected(node: Node) -> relax.Expr:
     x, units = rows_of(node)
     weight_type = weights_type(node, channel_axis=0)
     symmetric = not node.option("asymmetric_quantize_inputs")
-    ranges = _Ranges(node, x, axes=[1], symmetric=symmetric, kernel=DENSE)
-    sums = node.emit(ops.dense(ranges.quantized(), node.constant(1), None, _STORED, _STORED), "sums")
+    ranges = Ranges(node, x, [1], DENSE, symmetric=symmetric)
+    sums = node.emit(ops.dense(ranges.quantized(), node.constant(1), None, STORED, STORED), "sums")
     scaled = _scaled(node, sums, ranges, weight_type, units)
     return restored(node, clamped(node, scaled, node.activation()), units)
 
@@ -58,55 +55,18 @@ def convolution(*, depthwise: bool) -> Callable[[Node], relax.Expr]:
         by_pixel = not depthwise and groups == 1 and is_dense
         axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
         symmetric = not depthwise and weight_type.is_per_tensor
-        ranges = _Ranges(node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
+        ranges = Ranges(node, node.expr(0), axes, kernel, shared=shared, symmetric=symmetric)
         stored = ranges.quantized()
         if any(padding):
             stored = node.emit(ops.dynamic_pad(stored, ranges.parameter(ZERO_POINT), padding), "padded")
-        call = ops.conv2d(stored, weight, None, _STORED, _STORED, padding=(0,) * 4, groups=groups, **options)
-        scaled = _scaled(node, node.emit(call, "sums"), ranges, weight_type, filters)
+        call = ops.conv2d(stored, weight, None, STORED, STORED, padding=(0,) * 4, groups=groups, **options)
+        scaled = _scaled(node, node.emit(call, "sums"), ranges, weight_type, filters, channels=3 if depthwise else 0)
         return clamped(node, scaled, node.activation())
 
     return convert
 
 
-class _Ranges:
-    """The quantization of a tensor. Its ranges are computed when the model runs."""
-
-    def __init__(
-        self,
-        node: Node,
-        x: relax.Expr,
-        *,
-        axes: Sequence[int],
-        shared: Sequence[int] = (),
-        symmetric: bool,
-        kernel: str,
-    ) -> None:
-        self._node, self._x, self.kernel = node, x, kernel
-        self._low, self._high = (
-            node.emit(extreme(x, axis=list(axes), keepdims=True), name)
-            for extreme, name in ((relax.op.min, "low"), (relax.op.max, "high"))
-        )
-        self._compute = partial(ops.dynamic_parameter, shared=shared, symmetric=symmetric, kernel=kernel)
-        self._parameters: dict[str, relax.Var] = {}
-
-    def parameter(self, name: str) -> relax.Var:
-        if name not in self._parameters:
-            self._parameters[name] = self._node.emit(self._compute(self._low, self._high, parameter=name), name)
-        return self._parameters[name]
-
-    def quantized(self) -> relax.Var:
-        parameters = self.parameter(ZERO_POINT), self.parameter(FACTOR)
-        return self._node.emit(ops.dynamic_quantize(self._x, *parameters, kernel=self.kernel), "quantized")
-
-
-def _scaled(node: Node, sums: relax.Expr, ranges: _Ranges, weight_type: QuantizedType, filters: int) -> relax.Expr:
-    data = node.data(1)
-    if any(weight_type.zero_points):
-        node.unsupported(f"has weights of {weight_type}, whose zero point is not 0", node.input(1))
-    along = tuple(range(data.ndim - 1)) if ranges.kernel == DEPTHWISE else tuple(range(1, data.ndim))
-    totals = relax.const(data.sum(axis=along, dtype=np.int64).astype(np.int32))
-    scales = relax.const(np.array(weight_type.scales, np.float32))
-    bias = bias_of_reals(node, filters)
-    parameters = ranges.parameter(SCALE), ranges.parameter(ZERO_POINT)
-    return node.emit(ops.dynamic_scale(sums, *parameters, totals, scales, bias, kernel=ranges.kernel), "scaled")
+def _scaled(
+    node: Node, sums: relax.Expr, ranges: Ranges, weight_type: QuantizedType, filters: int, channels: int = 0
+) -> relax.Expr:
+    return node.emit(ranges.scaled(sums, node.data(1), weight_type, bias_of_reals(node, filters), channels), "scaled")

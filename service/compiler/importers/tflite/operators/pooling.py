@@ -21,8 +21,7 @@ def pool(*, is_max: bool) -> Callable[[Node], relax.Var]:
 
     def convert(node: Node) -> relax.Var:
         node.image()
-        in_type, out_type = node.in_type(0), node.out_type(node.activation())
-        node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+        in_type, out_type = node.stored_types(node.activation())
         same_scale = abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE
         if in_type.zero_point != out_type.zero_point or not same_scale:
             node.unsupported(f"pools {in_type} into {out_type}, which has another quantization")

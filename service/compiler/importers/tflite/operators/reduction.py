@@ -19,8 +19,7 @@ def rescaled(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
 
     def convert(node: Node) -> relax.Expr:
         x, axes, keepdims = node.reduced()
-        in_type, out_type = node.in_type(0), node.out_type()
-        node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+        in_type, out_type = node.stored_types()
         return node.emit(make(x, in_type, out_type, axes=axes, keepdims=keepdims))
 
     return convert

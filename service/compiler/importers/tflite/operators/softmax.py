@@ -19,8 +19,7 @@ def softmax(node: Node) -> relax.Var:
     stored value, or in steps of 1/32768. The output must therefore have this quantization (`SoftmaxPrepare` in
     tflite/kernels/activations.cc checks it, except for uint8).
     """
-    in_type, out_type = node.in_type(0), node.out_type()
-    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    in_type, out_type = node.stored_types()
     scale, zero_point = _WRITTEN[out_type.storage]
     if abs(out_type.scale - scale) > _TOLERANCE * scale or out_type.zero_point != zero_point:
         node.unsupported(f"writes {out_type}; its kernel writes scale 1/{round(1 / scale)} and zero point {zero_point}")

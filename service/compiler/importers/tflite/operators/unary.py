@@ -47,6 +47,5 @@ def gelu(node: Node) -> relax.Var:
 
 
 def _unary(node: Node, name: str, activation: str = "NONE", **attrs: float | bool) -> relax.Var:
-    in_type, out_type = node.in_type(0), node.out_type(activation)
-    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    in_type, out_type = node.stored_types(activation)
     return node.emit(ops.unary(name, node.expr(0), in_type, out_type, **attrs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,46 +41,28 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
         rows = node.value(relax.op.reshape(image.expr, [batch, channels, 1, length]), in_type)
         made = convolved(node, rows, layer, out_type)
         return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), out_type)
-    image, _ = node.activation(x, rank=4)
-    weight_type = type_of_weights(node, layer)
-
-    def body(image: relax.Var) -> relax.Expr:
-        (down, right), filters = layer.padding, filters_channels_last(layer.weight.data)
-        accumulators = ops.conv2d(
-            image,
-            relax.const(filters),
-            None,
-            in_type,
-            weight_type,
-            strides=layer.stride,
-            padding=(down, right, down, right),
-            dilation=layer.dilation,
-            groups=layer.groups,
-        )
-        return _finished(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
-
-    return node.image(image, body, out_type)
+    make = partial(ops.conv2d, dilation=layer.dilation, groups=layer.groups)
+    return _over_images(node, x, layer, make, out_type)
 
 
 def transposed(
     node: Node, x: Any, layer: Packed, output_padding: tuple[int, int], out_type: QuantizedType | None
 ) -> Value:
     """Returns the transposed convolution of `[N, C, H, W]`, without groups. Without `out_type`, the result is real."""
+    return _over_images(node, x, layer, partial(ops.conv2d_transpose, output_padding=output_padding), out_type)
+
+
+def _over_images(
+    node: Node, x: Any, layer: Packed, make: Callable[..., relax.Call], out_type: QuantizedType | None
+) -> Value:
     image, in_type = node.activation(x, rank=4)
-    weight_type, (down, right) = type_of_weights(node, layer), layer.padding
+    weight_type = type_of_weights(node, layer)
 
     def body(image: relax.Var) -> relax.Expr:
-        accumulators = ops.conv2d_transpose(
-            image,
-            relax.const(filters_channels_last(layer.weight.data)),
-            None,
-            in_type,
-            weight_type,
-            strides=layer.stride,
-            padding=(down, right, down, right),
-            output_padding=output_padding,
-        )
-        return _finished(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
+        filters = relax.const(filters_channels_last(layer.weight.data))
+        sides = layer.padding * 2
+        sums = make(image, filters, None, in_type, weight_type, strides=layer.stride, padding=sides)
+        return _finished(node, sums, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
 
     return node.image(image, body, out_type)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder.dynamic import STORED, Ranges
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators.accumulating import packed_layer, type_of_weights
 from service.compiler.importers.torch.packed import Packed
@@ -15,9 +16,6 @@ from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.dynamic import DENSE, FACTOR, SCALE, ZERO_POINT
-from service.compiler.qnn.types import QuantizedType
-
-_STORED = QuantizedType("int8", (1.0,), (0,))  # the scale and zero point are computed at run time
 
 
 def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = False) -> Value:
@@ -42,24 +40,12 @@ def _linear_relu_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any =
 
 def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
     """Returns the rows `[1, …, K]` of a sample times the transposed weights, `[1, …, O]`. All rows have one range."""
-    kind = type_of_weights(node, layer)
-    if any(kind.zero_points):
-        node.unsupported(f"has weights of {kind}, whose zero point is not 0")
-    axes = list(range(1, len(shape_of(x))))
-    low, high = (
-        node.emit(extreme(x, axis=axes, keepdims=True), name)
-        for extreme, name in ((relax.op.min, "low"), (relax.op.max, "high"))
-    )
-    scale, point, factor = (
-        node.emit(ops.dynamic_parameter(low, high, parameter=each, reduced=reduced, kernel=DENSE), each)
-        for each in (SCALE, ZERO_POINT, FACTOR)
-    )
-    stored = node.emit(ops.dynamic_quantize(x, point, factor, kernel=DENSE), "quantized")
-    sums = _sums(node, stored, layer)
-    totals = relax.const(layer.weight.data.sum(axis=1, dtype=np.int64).astype(np.int32))
-    scales = relax.const(np.array(kind.scales, np.float32))
+    ranges = Ranges(node, x, list(range(1, len(shape_of(x)))), DENSE, reduced=reduced)
+    for parameter in (SCALE, ZERO_POINT, FACTOR):
+        ranges.parameter(parameter)
+    sums = _sums(node, ranges.quantized(), layer)
     bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
-    return ops.dynamic_scale(sums, scale, point, totals, scales, bias, kernel=DENSE)
+    return ranges.scaled(sums, layer.weight.data, type_of_weights(node, layer), bias)
 
 
 def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
@@ -69,11 +55,11 @@ def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
     shape, (units, depth) = shape_of(stored), layer.weight.data.shape
     weights = np.ascontiguousarray(layer.weight.data)
     if len(shape) == 2:
-        return node.emit(ops.dense(stored, relax.const(weights), None, _STORED, _STORED), "sums")
+        return node.emit(ops.dense(stored, relax.const(weights), None, STORED, STORED), "sums")
     pixels = (shape[0], math.prod(shape[1:-1]), 1)
     image = node.emit(relax.op.reshape(stored, (*pixels, depth)), "pixels")
     kernel = relax.const(weights.reshape(units, 1, 1, depth))
-    sums = node.emit(ops.conv2d(image, kernel, None, _STORED, _STORED), "pixel_sums")
+    sums = node.emit(ops.conv2d(image, kernel, None, STORED, STORED), "pixel_sums")
     return node.emit(relax.op.reshape(sums, (*shape[:-1], units)), "sums")
 
 

@@ -25,52 +25,34 @@ from service.compiler.qnn.types import QuantizedType
 Clamp = tuple[float, float]
 
 
-def _conv2d(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *,
-    out_type: QuantizedType | None,
-    clamp: Clamp,
-) -> Value:
-    _require_numbers(node, padding)
-    spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
-    layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
-    return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
+def _convolution(positions: int) -> Callable[..., Value]:
+    """Returns the rule of a convolution of images, or of rows (`positions` 1), which are images of one row."""
 
+    def convert(
+        node: Node,
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+        *,
+        out_type: QuantizedType | None,
+        clamp: Clamp,
+    ) -> Value:
+        if isinstance(padding, str):
+            node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
+        if positions == 2:
+            spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
+            layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
+        else:
+            fits = isinstance(weight, Tensor) and weight.data.ndim == 3
+            node.require(fits, "has weights that are not constants with 3 dimensions")
+            layer = packed.conv1d(weight, bias, stride, padding, dilation, node.integer(groups, 1))
+        return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
 
-def _conv1d(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *,
-    out_type: QuantizedType | None,
-    clamp: Clamp,
-) -> Value:
-    """Converts a convolution of images with one row."""
-    _require_numbers(node, padding)
-    (along,), (around,), (apart,) = (node.sizes(each) for each in (stride, padding, dilation))
-    node.require(
-        isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights that are not constants with 3 dimensions"
-    )
-    rows = Tensor(weight.data[:, :, None], weight.quantization)
-    layer = packed.conv2d(rows, bias, (1, along), (0, around), (1, apart), node.integer(groups, 1))
-    return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
-
-
-def _require_numbers(node: Node, padding: Any) -> None:
-    if isinstance(padding, str):
-        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
+    return convert
 
 
 def _conv_transpose2d(
@@ -204,8 +186,8 @@ RULES = {
     "octet::add": _binary(ops.add),
     "octet::avg_pool2d": _avg_pool2d,
     "octet::cat": _cat,
-    "octet::conv1d": _conv1d,
-    "octet::conv2d": _conv2d,
+    "octet::conv1d": _convolution(1),
+    "octet::conv2d": _convolution(2),
     "octet::conv_transpose2d": _conv_transpose2d,
     "octet::elu": _elu,
     "octet::hardsigmoid": _unary("hard_sigmoid"),

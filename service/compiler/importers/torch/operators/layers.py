@@ -18,6 +18,7 @@ from service.compiler.importers.channels_first import filters_channels_last
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators.movement import move_elements
+from service.compiler.importers.torch.operators.real import function, operand
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
@@ -25,27 +26,6 @@ from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 
 _LARGEST_MASK = 1 << 24
-
-
-def operand(node: Node, value: Any) -> relax.Expr:
-    """Returns a tensor of real values, computed or constant, or a number."""
-    if isinstance(value, Tensor):
-        node.require(
-            value.quantization is None and value.data.dtype == np.float32, "has a constant that is not float32"
-        )
-        return relax.const(np.ascontiguousarray(value.data))
-    if isinstance(value, int | float):
-        return relax.const(np.array(node.real(value), np.float32), "float32")
-    return node.real_tensor(value).expr
-
-
-def _function(of: real.Function) -> Callable[..., Value]:
-    """Returns the rule of a function of one operand."""
-
-    def convert(node: Node, input: Any) -> Value:
-        return node.value(of(Real(node.emit, operand(node, input))), None)
-
-    return convert
 
 
 def _gelu(node: Node, input: Any, *, approximate: Any = "none") -> Value:
@@ -395,7 +375,7 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
     return move_elements(node, x, movement.broadcast, shape)
 
 
-_SILU = _function(real.silu)
+_SILU = function(real.silu)
 # Rules for operands that are not quantized, like `real.RULES`. `ANY` contains the rules for all operands.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::_convolution": _convolution,
@@ -406,27 +386,27 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::bmm": _matmul,
     "aten::conv1d": _conv(1),
     "aten::conv2d": _conv(2),
-    "aten::cos": _function(real.of_relax(relax.op.cos)),
+    "aten::cos": function(real.of_relax(relax.op.cos)),
     "aten::elu": _elu,
     "aten::embedding": _embedding,
-    "aten::erf": _function(real.of_float32("erf")),
-    "aten::exp": _function(real.of_float32("exp")),
+    "aten::erf": function(real.of_float32("erf")),
+    "aten::exp": function(real.of_float32("exp")),
     "aten::gelu": _gelu,
     "aten::gelu_": _gelu,
     "aten::group_norm": _group_norm,
     "aten::layer_norm": _layer_norm,
     "aten::leaky_relu": _leaky_relu,
     "aten::linear": _linear,
-    "aten::log": _function(real.of_relax(relax.op.log)),
+    "aten::log": function(real.of_relax(relax.op.log)),
     "aten::matmul": _matmul,
     "aten::mm": _matmul,
     "aten::pow": _power,
     "aten::rms_norm": _rms_norm,
-    "aten::rsqrt": _function(real.rsqrt),
+    "aten::rsqrt": function(real.rsqrt),
     "aten::scaled_dot_product_attention": _attention,
     "aten::silu_": _SILU,
-    "aten::sin": _function(real.of_relax(relax.op.sin)),
-    "aten::sqrt": _function(lambda made: relax.op.sqrt(made.x)),
+    "aten::sin": function(real.of_relax(relax.op.sin)),
+    "aten::sqrt": function(lambda made: relax.op.sqrt(made.x)),
     "aten::sum": _reduced,
 }
 ANY: dict[str, Callable[..., Value]] = {"aten::expand": _expand, "quantized::layer_norm": _quantized_layer_norm}

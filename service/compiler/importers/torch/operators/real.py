@@ -30,25 +30,22 @@ def _binary(operator: Binary) -> Callable[..., Value]:
     def convert(node: Node, a: Any, b: Any, *, alpha: Any = 1) -> Value:
         if alpha != 1:
             node.unsupported("multiplies its second operand (alpha)")
-        return node.value(operator(_operand(node, a), _operand(node, b)), None)
+        return node.value(operator(operand(node, a), operand(node, b)), None)
 
     return convert
 
 
-def _operand(node: Node, value: Any) -> relax.Expr:
-    """Returns a computed tensor of real values, a constant, or a number, as an expression."""
-    if isinstance(value, Tensor) and value.quantization is None and value.data.dtype == np.float32:
-        return relax.const(np.ascontiguousarray(value.data))
-    if isinstance(value, int | float) or _is_scalar(value):
+def operand(node: Node, value: Any) -> relax.Expr:
+    """Returns a tensor of real values, computed or constant, or a number. A constant without axes determines an
+    operator's dtype in the same way as a number.
+    """
+    if isinstance(value, Tensor) and value.quantization is None:
+        if value.data.dtype == np.float32:
+            return relax.const(np.ascontiguousarray(value.data))
+        value = node.real(value) if value.data.ndim == 0 else value
+    if isinstance(value, int | float):
         return _number(node.real(value))
     return node.real_tensor(value).expr
-
-
-def _is_scalar(value: Any) -> bool:
-    """Returns true for a constant without axes. Such a constant determines an operator's dtype in the same way as a
-    number.
-    """
-    return isinstance(value, Tensor) and value.quantization is None and value.data.ndim == 0
 
 
 def _number(value: float, dtype: str = "float32") -> relax.Expr:
@@ -61,10 +58,6 @@ def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Expr:
         if not math.isinf(bound):
             x = node.emit(limit(x, _number(bound)))
     return x
-
-
-def _relu(node: Node, input: Any) -> Value:
-    return node.value(relax.op.nn.relu(node.real_tensor(input).expr), None)
 
 
 def _clamp(node: Node, input: Any, min: Any = None, max: Any = None) -> Value:
@@ -80,21 +73,6 @@ def _relu6(node: Node, input: Any) -> Value:
     return _clamp(node, input, 0.0, 6.0)
 
 
-def _gate(node: Node, x: relax.Expr) -> relax.Expr:
-    return _between(node, node.emit(relax.op.add(x, _number(3.0)), "moved"), 0.0, 6.0)
-
-
-def _hardsigmoid(node: Node, input: Any) -> Value:
-    x = node.real_tensor(input).expr
-    return node.value(relax.op.divide(_gate(node, x), _number(6.0)), None)
-
-
-def _hardswish(node: Node, input: Any) -> Value:
-    x = node.real_tensor(input).expr
-    product = node.emit(relax.op.multiply(x, _gate(node, x)), "product")
-    return node.value(relax.op.divide(product, _number(6.0)), None)
-
-
 def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
     """Returns the rule that computes `of(node, x, …)` in float64 and rounds the result."""
 
@@ -105,11 +83,11 @@ def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
     return convert
 
 
-def _function(of: real.Function) -> Callable[..., Value]:
+def function(of: real.Function) -> Callable[..., Value]:
     """Returns the rule of a function of each value."""
 
     def convert(node: Node, input: Any) -> Value:
-        return node.value(of(Real(node.emit, node.real_tensor(input).expr)), None)
+        return node.value(of(Real(node.emit, operand(node, input))), None)
 
     return convert
 
@@ -179,6 +157,7 @@ def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
     return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
 
 
+_RELU = function(lambda made: relax.op.nn.relu(made.x))
 # These rules take precedence over an operator's other rule if none of its operands is quantized.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::adaptive_avg_pool2d": _wide(_adaptive_avg_pool2d),
@@ -190,26 +169,26 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::clamp_": _clamp,
     "aten::div": _binary(relax.op.divide),
     "aten::div_": _binary(relax.op.divide),
-    "aten::hardsigmoid": _hardsigmoid,
-    "aten::hardsigmoid_": _hardsigmoid,
-    "aten::hardswish": _hardswish,
-    "aten::hardswish_": _hardswish,
+    "aten::hardsigmoid": function(real.hard_sigmoid),
+    "aten::hardsigmoid_": function(real.hard_sigmoid),
+    "aten::hardswish": function(real.hard_swish),
+    "aten::hardswish_": function(real.hard_swish),
     "aten::hardtanh": _hardtanh,
     "aten::hardtanh_": _hardtanh,
     "aten::max_pool2d": _max_pool2d,
     "aten::mean": _mean,
     "aten::mul": _binary(relax.op.multiply),
     "aten::mul_": _binary(relax.op.multiply),
-    "aten::relu": _relu,
-    "aten::relu_": _relu,
+    "aten::relu": _RELU,
+    "aten::relu_": _RELU,
     "aten::relu6": _relu6,
     "aten::relu6_": _relu6,
-    "aten::sigmoid": _function(real.logistic),
-    "aten::sigmoid_": _function(real.logistic),
-    "aten::silu": _function(real.silu),
+    "aten::sigmoid": function(real.logistic),
+    "aten::sigmoid_": function(real.logistic),
+    "aten::silu": function(real.silu),
     "aten::softmax": _softmax,
     "aten::sub": _binary(relax.op.subtract),
     "aten::sub_": _binary(relax.op.subtract),
-    "aten::tanh": _function(real.of_float32("tanh")),
-    "aten::tanh_": _function(real.of_float32("tanh")),
+    "aten::tanh": function(real.of_float32("tanh")),
+    "aten::tanh_": function(real.of_float32("tanh")),
 }
