@@ -196,7 +196,7 @@ class _Value:
     def _call(self, name: str) -> relax.Call:
         kind = PREFIX + name.removeprefix("qnn.") if name.startswith("qnn.") else f"relax.{name}"
         if kind not in _OPERATORS or (name not in _PLAIN and not name.startswith("qnn.")):
-            raise _error(self._number, f"there is no operator {name}")
+            raise _error(self._number, f"the operator {name} does not exist")
         self._expect("(")
         args = [self._operand() for _ in self._items(")")]
         attributes: dict[str, Any] = {}

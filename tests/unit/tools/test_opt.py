@@ -45,7 +45,7 @@ def test_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = tmp_path / "wrong.qnn"
     graph.write_text(PADDED.replace("qnn.relu(", "qnn.rely("))
     assert opt.main([str(graph)]) == 1
-    assert "line 6: there is no operator qnn.rely" in capsys.readouterr().err
+    assert "line 6: the operator qnn.rely does not exist" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         opt.main([str(graph), "--pass", "do-nothing"])
     assert "there is no pass do-nothing" in capsys.readouterr().err

@@ -69,8 +69,8 @@ def test_equal_constants_are_printed_once_and_shared() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("qnn.dense", "qnn.dance", "line 6: there is no operator qnn.dance"),
-        ("permute_dims(", "call_packed(", "line 8: there is no operator call_packed"),
+        ("qnn.dense", "qnn.dance", "line 6: the operator qnn.dance does not exist"),
+        ("permute_dims(", "call_packed(", "line 8: the operator call_packed does not exist"),
         ("return %4", "return %7", "line 10: %7 is not defined"),
         ("%2 = qnn", "%1 = qnn", "line 7: %1 is defined twice"),
         ("requantize(%1)", "requantize(%9)", "line 7: %9 is not defined"),
