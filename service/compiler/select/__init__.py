@@ -8,4 +8,8 @@
 - `moves`: finds operators that only copy elements; `moving` decides which of these operators kernels compute.
 - `plan`: decides which groups have kernels, and the layouts of their tensors.
 - `selection`: the result of selection.
+
+Terms: an *image* is a tensor in the layout of SIMD kernels (`kernels.layout.Image`): 8-bit, channels in blocks, with a
+border (the *halo*) for convolutions. A *plain* or contiguous tensor has the layout of the model file. A *layout change*
+is a `pack` kernel (plain tensor to image) or an `unpack` kernel (image to plain tensor).
 """

@@ -1,4 +1,4 @@
-"""Divides the operators of a model into groups, which kernels compute, and into views of tensors."""
+"""Divides the operators of a model into groups, one for each possible kernel call, and into views of other tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class View:
 
     Attributes:
         source: the other tensor.
-        padding: the rows and columns of the view that are outside of its source.
+        padding: the numbers of rows and columns that the view adds around its source.
         fill: the value of the padding, as an element of the tensor, or a variable that contains it at run time; None
             without padding.
         part: (first channel, number of channels) if the view does not include all channels.
@@ -50,15 +50,16 @@ class Model:
         bindings: (variable, value) pairs in order.
         groups: maps the output of each group to the group.
         views: maps each variable that is a view to the view.
-        channels_last: maps an image to the `[N, C, H, W]` tensor that it is a permutation of.
-        channels_first: maps a `[N, C, H, W]` tensor to the image that it is a permutation of.
+        channels_last: maps the result of a permutation from `[N, C, H, W]` to `[N, H, W, C]` to its operand.
+        channels_first: maps the result of a permutation from `[N, H, W, C]` to `[N, C, H, W]` to its operand.
         seen: maps each variable that is a permuted or sliced view of another tensor to the view.
         recurrent: the LSTMs. The operators of LSTMs are in `groups` too.
-        constants: the constant operands whose elements are not all equal. Each is represented by a new variable.
+        constants: maps a new variable to the constant operand that it stands for. Constants whose elements are all
+            equal are not included.
     """
 
     def __init__(self, function: relax.Function, block: int) -> None:
-        """`block` is the number of channels in a block. A part of a tensor must begin at a block."""
+        """`block` is the number of channels in a block. A slice of channels is a view only if it begins at a block."""
         self.function = function
         found = list(graph.operations(function))
         self.bindings = [(var, value) for var, value, _ in found]
@@ -68,7 +69,8 @@ class Model:
         self.channels_last = self._permutations(_TO_CHANNELS_LAST)
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.seen = seen_by(self.bindings)
-        # Maps the output of a product to the other variables of its group: the product, and the moves that follow it.
+        # Maps the output of a matrix product's group to the group's inner variables: the product itself, and the
+        # results of all but the last of the moves that follow it.
         self._inside: dict[relax.Var, list[relax.Var]] = {}
         self.constants: dict[relax.Var, Array] = {}
         self.groups = self._groups()
@@ -86,7 +88,7 @@ class Model:
         return taken
 
     def leave(self, regions: Sequence[Region]) -> None:
-        """Removes the groups that contain an operator of one of `regions`."""
+        """Removes the groups that contain an operator of one of `regions`, because row kernels compute the regions."""
         inside = {step.var for region in regions for step in region.steps}
         for var, group in list(self.groups.items()):
             if not inside.isdisjoint({group.output, *self.parts(group)}):
@@ -165,10 +167,11 @@ class Model:
         }
 
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
-        """Returns the groups whose accumulators are outputs, or are read by operators without a kernel.
+        """Returns one group for each layer whose accumulators (int32 sums) are the group's output: no requantization
+        that belongs to another group reads them.
 
-        If a QNN operator other than `_SCALING` reads the accumulators, they do not form such a group. The formula of
-        such an operator depends on the layer that computes the accumulators, so the layer must remain in the graph.
+        No group is returned if a QNN operator other than `_SCALING` reads the accumulators. The formula of such an
+        operator depends on the layer that computes the accumulators, so the layer must remain in the graph.
         """
         taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
         for operation in self._operations.values():
@@ -206,7 +209,8 @@ class Model:
             return
 
     def _data(self, operation: Operation) -> tuple[relax.Var, ...]:
-        """Returns the data operands of an operator; () if no kernel can compute it, for example if all are constant.
+        """Returns the data operands of an operator; () if no kernel can compute the operator, for example because all
+        operands are constant.
 
         A constant whose elements are all equal is not a data operand: the operator is then a function of its other
         operands.

@@ -1,8 +1,9 @@
 """Finds tensors that only contain elements of other tensors (`kernels.moves`).
 
-A *move* is a reshape, a permutation, a slice or a concatenation. A tensor that only other moves read is never written:
-its readers copy from the tensors whose elements it consists of. A concatenation can only be the first move of a chain.
-So if a network splits and concatenates channels in each of its units, the channels are written once in each unit.
+A *move* is a reshape, a permutation, a slice or a concatenation. If only moves read the result of a move, the result is
+never written: the moves copy from the tensors that the elements come from. In a chain of moves, only the first one may
+be a concatenation. So if a network splits and concatenates channels in each of its units, the channels are written once
+in each unit.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Part:
 
     Attributes:
         source: a variable or a constant.
-        join: the `qnn.concatenate` that has the part as an operand, if any; `index` is the part's position among the
-            operands.
+        join: the `qnn.concatenate` that has the part as an operand, if any.
+        index: the index of the part among the operands of `join`.
     """
 
     source: relax.Expr
@@ -61,7 +62,9 @@ class Movement:
 
     @property
     def moves_nothing(self) -> bool:
-        """Returns true if the tensor is a single part in another shape, so that nothing has to be copied."""
+        """Returns true if the tensor consists of all elements of one part in the same order, so that nothing has to be
+        copied.
+        """
         alone = len(self.parts) == 1 and self.parts[0].join is None
         return alone and np.array_equal(self.elements, np.arange(elements_of(self.parts[0].source)))
 
@@ -103,15 +106,17 @@ class Moves:
         return iter(self._values)
 
     def ends(self, var: relax.Var) -> list[relax.Var]:
-        """Returns the tensors at the ends of all chains of moves that begin at `var`; `var` itself if it is not
-        `inner`.
+        """Returns the last tensor of every chain of moves that begins at `var`. If `var` is not in `inner`, the only
+        such tensor is `var` itself.
         """
         if var not in self.inner:
             return [var]
         return [end for reader in dict.fromkeys(self.readers[var]) for end in self.ends(reader)]
 
     def movement(self, var: relax.Var, written: Collection[relax.Var]) -> Movement:
-        """Describes `var` by elements of tensors that are not results of moves, or that are in `written`."""
+        """Describes where the elements of `var` come from: tensors that are not results of moves, or that are in
+        `written`.
+        """
         found = _Found(self, written)
         elements = found.elements(var, inside=True)
         names = [_name(self._values[each]).removeprefix("relax.").removeprefix("qnn.") for each in found.moves]
@@ -136,8 +141,10 @@ class _Found:
         self._elements = 0
 
     def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, index: int = 0) -> Any:
-        """Returns the index of each element of `expr`. If `inside` is true and a move computes `expr`, these are
-        indices of the move's operands.
+        """Returns, for each element of `expr`, its index among the elements of `parts`.
+
+        If a move computes `expr`, the move's operands may become parts instead of `expr` itself. If `inside` is false,
+        they do so only if `expr` is one of `Moves.inner`.
         """
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):

@@ -31,7 +31,7 @@ class Layouts(Protocol):
 
 
 class Moving:
-    """The moves of a model that kernels compute."""
+    """Decides which moves of a model kernels compute."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class Moving:
         return self._found[var]
 
     def moves_image(self, var: relax.Var) -> bool:
-        """Returns true if a move kernel writes `var` as an image. A pack kernel converts `[N, C, H, W]` tensors
-        instead.
+        """Returns true if a move kernel writes `var` as an image. If `var` is a permutation of an `[N, C, H, W]`
+        tensor, a pack kernel converts that tensor instead.
         """
         return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
 
@@ -139,7 +139,7 @@ class Moving:
     def _movable(self, var: relax.Var, written: Collection[relax.Var]) -> Movement | None:
         movement = self.moves.movement(var, written)
         if movement.moves_nothing and not (self.makes_image(var) and self.is_image(movement.parts[0])):
-            return None  # nothing is copied, or another kernel converts between tensor and image in one pass
+            return None  # nothing has to be copied, or a pack or unpack kernel does all that is needed
         for images in (True, False):
             with suppress(Declined):
                 self.tables(movement)

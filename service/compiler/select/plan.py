@@ -32,7 +32,7 @@ from service.compiler.select.recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Entry:
-    """The tensor from which an image is made if no kernel writes that image.
+    """The plain tensor that is converted to an image, because no kernel writes that image directly.
 
     Attributes:
         source: the tensor, which is contiguous.
@@ -52,10 +52,12 @@ class Plan:
         demands: maps the output of a group to the layouts that the group's kernel requires of its inputs.
         plain: maps the output of a group with contiguous inputs to the group's kernel.
         products: the outputs of products of two computed matrices.
-        placements: maps a tensor to (the tensor whose memory it shares, the block of that tensor at which it begins).
+        placements: maps an input of a concatenation to (the concatenation, the block of its memory at which the input
+            begins).
         recurrent: maps the first variable of an LSTM to the LSTM and its kernel.
-        quantized: for each tensor that is quantized during its conversion to an image, the `qnn.quantize`.
-        declined: maps the name of each declined group to the reason, as in `Selection`.
+        quantized: maps the result of a `qnn.quantize` that is part of the conversion to an image to that
+            `qnn.quantize`.
+        declined: maps the name of each group that has no kernel to the reason, as in `Selection`.
         reasons: maps each variable of a declined group to the reason.
         regions: maps the variable of a region's last operator to the region.
         images: the tensors that regions write as images.
@@ -133,7 +135,7 @@ class Plan:
         return self._places[each.output if isinstance(each, Group) else each.steps[-1].var]
 
     def _accept_region(self, region: Region, read: set[relax.Var]) -> None:
-        """Accepts a region. The results that groups `read` as images are written as images."""
+        """Plans that a region's kernel writes those results as images that other kernels read as images (`read`)."""
         for var in region.outputs:
             stored = str(var.ty.dtype) in BIAS and image_shape(shape_of(var)) is not None
             if stored and var in read:
@@ -208,7 +210,8 @@ class Plan:
         for var in group.inputs:
             self._drop_parts(var)
         roots = [self.root(var)[0] for var in group.inputs]
-        # For a lookup, a kernel with two layout changes is faster than generated code.
+        # A kernel for a table lookup is faster than generated code even if layout changes are needed before and after
+        # it.
         looks_up = group.core.name == "qnn.table"
         produced = [self._produced(root) or (looks_up and root in self.plain) for root in roots]
         demands = self.library.demands(group, produced)
@@ -237,7 +240,7 @@ class Plan:
         return self.part(self.image(self.root(var)[0], packed=False), var)
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
-        """Returns the matrices that a product reads from the image `var`, or writes to it if `written`.
+        """Returns the matrices that a matrix product reads from the image `var`, or writes to it if `written`.
 
         Returns None if `var` is a plain tensor. The output of a product is an image if a kernel other than a product
         reads it as an image.
@@ -249,10 +252,10 @@ class Plan:
         return None if written and image.halo else Matrices.within(image, view)
 
     def _place_inputs(self, group: Group) -> None:
-        """Places inputs of a group in the memory of its output, if possible.
+        """Makes inputs of a concatenation parts of its output's memory, if possible, so that they need not be copied.
 
-        The output then gets the halo that any reader of the inputs needs. A tensor can be placed in only one other
-        tensor, and both must have the same halo value.
+        The output then gets the largest halo that any reader of the inputs needs. A tensor can be part of only one
+        other tensor's memory, and both must have the same halo value.
         """
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
@@ -330,8 +333,8 @@ class Plan:
         return (root, demand.packed), demand.halo + padding, next(iter(fills), 0)
 
     def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[Fill]]:
-        """Follows views from `var`. Returns the tensor with the memory, the padding of the view, and the padding
-        values.
+        """Follows the views from `var` to the tensor that has memory. Returns that tensor, and the total padding and
+        the padding values of the views.
         """
         padding, fills = Halo(), list[Fill]()
         while var in self.model.views:
@@ -363,7 +366,7 @@ class Plan:
 
 
 def padded(image: Image, padding: Halo) -> Image:
-    """Returns a view of `image` in which the rows and columns `padding` of its halo are part of the image."""
+    """Returns a view of `image` that is larger by `padding`: these rows and columns are taken from the halo."""
     if not padding:
         return image
     halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))

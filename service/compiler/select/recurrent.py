@@ -20,7 +20,7 @@ class Step:
     """One time step of an LSTM.
 
     Attributes:
-        sums: the result of the `dense` of the hidden state.
+        sums: the product of the hidden state and the recurrent weights (`qnn.dense`).
         gates: `sums`, rescaled and added to `seen`.
         cell, hidden: the next cell state and hidden state.
         seen: the input's contribution to the gates.
@@ -57,7 +57,7 @@ class Recurrent:
 
     Attributes:
         seen: the input's contributions to the gates, `[T * N, gates * C] int16`.
-        inside: the variables that only the steps themselves read.
+        inside: the variables that nothing outside of the steps reads.
         joined: the concatenation of the hidden states of all steps in order, if there is one.
     """
 
@@ -85,7 +85,7 @@ def sequences(
 ) -> list[Recurrent]:
     """Returns the LSTM sequences of a model.
 
-    If the inputs of a chain's steps are not consecutive rows of one tensor, each step becomes a separate sequence.
+    If a chain cannot be computed as a whole (see `_sequence`), each of its steps becomes a separate sequence.
     """
     steps = {step.before: step for var in operations if (step := _step(var, operations)) is not None}
     later = {(step.hidden, step.cell) for step in steps.values()}

@@ -1,6 +1,7 @@
 """Finds the regions of a model (`kernels.rows`): operators that one kernel computes row by row.
 
-Operators are visited in order. An operator joins the region of its operand if both have the same domain, and if no path
+Operators are visited in order. An operator joins the region of its operand if both have the same domain (shape of rows
+and columns, see `kernels.rows`), and if no path
 from the region to the operator goes through an operator outside of both. A region with such a path could not be
 computed by a single call.
 """
@@ -27,14 +28,14 @@ Check = Callable[[str, relax.Expr, Operation | None], None]
 
 _LEAST_COLUMNS = 4
 _LEAST_STEPS = 2  # a region with fewer computing operators is not worthwhile: generated code is as fast
-_ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # operators that are faster as a region of one step
+_ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # row kernels are faster for these even in a region of one step
 
 Domain = tuple[tuple[int, ...], int]
 
 
 @dataclass
 class _Node:
-    """A region that is being formed, or a single binding that is not in a region.
+    """A region that is being formed, or a single binding of the function that is not in a region.
 
     Attributes:
         indices: the indices of the node's bindings, in order.

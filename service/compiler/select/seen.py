@@ -54,8 +54,9 @@ def put_into(
 ) -> tuple[list[relax.Var], Strided]:
     """Follows the chain of reshapes and permutations that begins at the matrices `var`, while each has only one reader.
 
-    Returns the variables of the chain, and a view of the last variable that has the elements of `var` in order. The
-    rows of the view are contiguous. So a kernel that computes `var` can write the last variable directly.
+    Returns the variables of the chain, and a view of the last variable that contains the elements of `var` in their
+    order in `var`. The rows of the view are contiguous, so a kernel that computes `var` can write the last variable
+    directly.
 
     Args:
         readers: the result of `readers_of`.
@@ -132,7 +133,8 @@ def _after(value: relax.Call, view: Strided) -> Strided | None:
 
 
 def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
-    """Returns the view of the last variable of a chain that has the elements of the first operand in order.
+    """Returns the view of a chain's last variable that contains the elements of the chain's first operand in their
+    order there.
 
     Returns None if that order is not a strided view of the variable.
     """

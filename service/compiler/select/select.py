@@ -1,8 +1,9 @@
 """The pass `select`: replaces groups of operators by kernel calls, and lays out the tensors between them.
 
 Requires: a model of `qnn.*` operators.
-Ensures: every group that the library accepts is a call of its kernel on flat buffers. Declined groups are not changed
-and use plain tensors, and the report contains the reason. No layout change is needed between two kernels: a kernel
+Ensures: every group that the kernel library accepts is a call of its kernel on flat buffers. Groups that the library
+declines are not changed and use plain tensors, and the report contains the reason. No layout change is needed between
+two kernels: a kernel
 writes a tensor with the largest halo that any reader needs. A part of a concatenation is written directly into the
 concatenated tensor if it needs no rescaling and begins at a block.
 """
@@ -113,7 +114,7 @@ class _Emission:
         self._plain.update(zip(function.params, params, strict=True))
         accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.products, *self.plan.plain)]
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
-        # Plain tensors are emitted only if something needs them.
+        # The plain tensors of these variables are emitted only if something needs them.
         later = {*self.model.views, *self.model.seen, *self.plan.quantized, *self.model.channels_last}
         later |= set(self.plan.moving.moves)
         later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
@@ -311,7 +312,7 @@ class _Emission:
         self._images[root, False] = self._shared[memory] = written
 
     def _image(self, root: relax.Var, *, packed: bool) -> relax.Expr:
-        """Returns `root` as an image. The image is converted from the plain tensor if no kernel wrote the image."""
+        """Returns `root` as an image. If no kernel wrote the image, emits the conversion from the plain tensor."""
         if root in self.model.constants:
             image, value = self.plan.image(root, packed=packed), self.model.constants[root]
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
@@ -346,7 +347,9 @@ class _Emission:
             self._write(root, kernel, operands, str(root.name), operators)
 
     def _move_kernel(self, var: relax.Var, to: Memory, fill: int = 0) -> tuple[Kernel, list[relax.Expr], str] | None:
-        """Returns the kernel that copies the elements of `var` to the memory `to`, its operands, and its operators."""
+        """Returns the kernel that copies the elements of `var` to the memory `to`, its operands, and the names of the
+        moves that it replaces. Returns None if no move kernel computes `var`.
+        """
         movement, moving = self.plan.moving.movement(var), self.plan.moving
         if movement is None or (movement.moves_nothing and to.image is None):
             return None

@@ -19,8 +19,8 @@ class Selection:
         module: the model.
         kernels: maps the symbol by which the model calls a kernel to the kernel.
         layers: a description of each kernel call, in order of execution, for reports.
-        plain: the operators that no kernel computes. An operator's `place` is the index in `layers` of the next kernel
-            call.
+        plain: the operators that no kernel computes. An operator's `place` is the index in `layers` of the first kernel
+            call after the operator.
         declined: maps the name of a group to the reason why no kernel computes it.
         concatenations: the concatenations of images, each with the number of its `parts` and the number of parts that
             were written `in_place`.
