@@ -6,7 +6,7 @@ between the children, and loads no TVM.
 - `pipeline`: the whole build, from a model file to an artifact in the store.
 - `steps`: one method for each step, which starts a child that may access only the files of that step.
 - `background`: runs children beside the main thread of a build.
-- `answers`: runs the oracle and the source framework to get the expected outputs.
+- `answers`: gets the expected outputs from the oracle (Octet's own model interpreter) and from the source framework.
 - `expected`: the files that contain these expected outputs.
 - `padding`: checks whether the artifact of one input size may also serve shorter inputs, padded with zeros.
 - `tuning`: measures other tile sizes, and uses those that are faster.

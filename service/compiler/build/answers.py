@@ -32,8 +32,8 @@ from service.core.verification.witnesses import CANONICAL
 
 SAMPLES = PATTERNS
 _POLL_S = 0.1
-_SAMPLES_OF_BATCH = 4  # each sample contains a whole batch of inputs: two extremes, a random and a smooth one
-_MOST_INPUTS = 512  # limit for all samples of a batched model; for large batches, fewer samples are computed
+_SAMPLES_OF_BATCH = 4  # the number of samples of a batched model; each sample is a whole batch of inputs
+_MOST_INPUTS = 512  # the most inputs in all samples of a batched model together, so large batches get fewer samples
 
 
 @contextmanager
@@ -84,8 +84,8 @@ class _ExpectedOutputs:
         return Expected(CANONICAL, file, probes), dict(result.reached)
 
     def reference(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> list[Expected]:
-        """Runs each session of the reference (`Reference.witnesses`). Returns an empty list if no runtime defines the
-        mode.
+        """Runs the model in each session of the reference runtime (`Reference.sessions`) and returns the outputs.
+        Returns an empty list if no runtime defines the numerics mode.
         """
         steps, reference = self._steps, self._reference
         if reference is None:
@@ -148,7 +148,8 @@ class _ExpectedOutputs:
         return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
 
     def _question(self) -> dict[str, Any]:
-        # The media type is part of the key because it changes whenever the generated inputs change.
+        # The key contains the media type of the file of expected outputs. The media type changes whenever the
+        # generation of inputs changes, so outputs for older inputs are not used.
         return {
             "numerics": self._steps.request.numerics,
             "signature": self._signature.to_json(),

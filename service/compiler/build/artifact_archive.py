@@ -58,7 +58,7 @@ class Received:
 def archive_of(folder: Path) -> Iterator[Path]:
     """Yields the path of a temporary archive that contains the only artifact in a folder. The archive can be pushed.
 
-    Equal artifacts give equal archives, even if they were run on different machines before.
+    The archives of equal artifacts are equal, even if the artifacts were compiled or verified on different machines.
 
     Raises:
         NotFound: the folder contains no artifact, or several.

@@ -40,9 +40,10 @@ class Answers:
     """The expected outputs that an artifact is compared with.
 
     Attributes:
-        kinds: the type of each generated input (`vectors.input_kinds`). There may be fewer inputs than types.
-        witnesses: first the oracle, whose outputs decide; then the source framework's runtime, if one defines the mode.
-        sessions: the same runtime, run with other settings.
+        kinds: how each input was generated (`vectors.input_kinds`). A file of outputs may end before the last inputs.
+        witnesses: first the oracle, whose outputs the artifact must equal; then the source framework's runtime, if it
+            defines the numerics mode.
+        sessions: the outputs of the same runtime with other settings. They are only reported.
         no_witness: the reason why the oracle is the only witness; empty if there are others.
         reached: the special cases that the operators met, as the oracle's child process reported them.
     """

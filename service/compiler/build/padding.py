@@ -29,11 +29,11 @@ class Padding:
     """The result of the check.
 
     Attributes:
-        exact: true if every value was equal.
+        exact: true if every output value was the same with and without padding.
         text: a sentence with the result, or the reason why nothing was checked.
         lengths: the lengths that were checked.
         values: the number of output values that were compared.
-        equal: the number of these values that were equal.
+        equal: the number of these values that were the same with and without padding.
     """
 
     exact: bool

@@ -59,7 +59,10 @@ def publish_received(
     accepts = accepts_differences(request.options)
     options = with_acceptance(found.options, accepts)  # differences may also be accepted when an artifact is received
     if (found.target, found.numerics, options) != (request.target, request.numerics, dict(request.options)):
-        raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
+        raise InvalidInput(
+            f"artifact {found.digest} was not compiled as requested, but for {found.target}, {found.numerics}",
+            stage=Stage.FETCH,
+        )
     trust, origin = Trust.of(settings), _origin(found)
     evidence = trust.judge(filter(None, [origin]), found.digest, found.manifest.annotations)
     trust.require(evidence, found.digest)

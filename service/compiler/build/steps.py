@@ -46,7 +46,7 @@ from service.core.verification.witnesses import Statement, float_share
 
 _POLL_S = 0.1
 _LOG_EVERY_S = 10.0
-_PROFILE_S = 0.2  # a model that takes more than a tenth of this is run five times
+_PROFILE_S = 0.2  # the approximate duration of a profile; a slow model is measured at least five times nevertheless
 LIBRARY_FILE = "library.so"
 
 _RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # the roles that run the code of the artifact
@@ -323,7 +323,7 @@ class Steps:
     def profile(self, config: ArtifactConfig, library: Path, built: BuildResult) -> dict[str, Any] | None:
         """Measures the time of each call of a verified artifact on this machine. The measurement takes a bounded time.
 
-        Logs the operators whose generated code takes a large fraction of that time.
+        Logs a warning if operators without a hand-written kernel take a large fraction of that time.
 
         Returns:
             A `runtime.profile.Profile` as JSON. None if the target's code does not run on this machine, or if the

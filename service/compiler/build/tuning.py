@@ -81,8 +81,8 @@ class _Tuning:
         self._store = TileStore(settings.tiles_dir, detect_host().model_name)
 
     def run(self) -> Digest:
-        """Returns the digest of the faster artifact, which is the one of the plain build or the one of the build with
-        measured tiles.
+        """Builds the artifact twice, with the cost model's tiles and with measured tiles. Returns the digest of the
+        faster one.
         """
         log = self._progress.log
         plain = compile_model(self._plain, self._layout, self._directory("plain"), self._inner, self._settings)
@@ -102,7 +102,7 @@ class _Tuning:
         milliseconds = f"{1e3 * race.first_s:.3f} ms before, {1e3 * race.second_s:.3f} ms after"
         log(f"{times:.3f} times as fast in {race.rounds} turns: {milliseconds}")
         if times < MARGIN:
-            log(f"no gain: it has to be {MARGIN:g} times as fast")
+            log(f"no gain: a tuned artifact must be at least {MARGIN:g} times as fast")
             return plain
         log(f"promoted: {len(table)} layers with other tiles")
         return tuned
@@ -112,7 +112,7 @@ class _Tuning:
         first = self._round(0, {})
         default = {layer.key: layer.tile for layer in first.layers}
         known = self._store.measured(default)
-        self._progress.log(f"{len(default)} kinds of layers, {len(known)} of them measured before")
+        self._progress.log(f"{len(default)} distinct layers, {len(known)} of them measured before")
         if known.keys() < default.keys():
             known |= self._search(first, known)
         return {key: tile for key, tile in known.items() if tile != default[key]}

@@ -11,7 +11,7 @@ reads its request. The parent process does not trust anything that a child retur
 - `checking_roles`: verify and time an artifact, and run the source framework.
 - `running_roles`: the roles for `octet run`, `octet bench` and `octet explain`.
 - `observing_roles`: run a model on calibration inputs, for quantization.
-- `columns`: the operand columns by which a layer's weights are multiplied, and their moments.
+- `columns`: the columns of an operand that a layer multiplies by its weights, and the moments of these columns.
 - `probing`: chooses random inputs that reach rare cases of the model's operators.
 - `handler`: converts the messages of a role from and to JSON.
 - `incident`: describes an internal error without revealing the model's weights and names.

@@ -39,7 +39,7 @@ from service.core.verification.vectors import read_probes, sample_inputs
 
 
 def write_answers(outputs: Mapping[int, Sequence[Array]], file: str) -> None:
-    """Writes the outputs of samples as arrays named `sample.output`, where both are numbers."""
+    """Writes an `.npz` file in which the array `S.O` is output number O of sample number S."""
     answers: dict[str, Any] = {
         f"{number}.{position}": output for number, sample in outputs.items() for position, output in enumerate(sample)
     }
@@ -73,7 +73,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
                     answers[number] = answer(sample)
                 except Exception as error:
                     refused[str(number)] = str(error) or type(error).__name__
-                    if signature.states:  # later calls of the sequence depend on this one
+                    if signature.states:  # the samples are consecutive calls, and the next ones depend on this one
                         break
             results.append(SessionResult(refused=refused, answered=len(answers)))
         probes = {number - patterns: answer for number, answer in answers.items() if number >= patterns}

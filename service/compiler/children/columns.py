@@ -1,7 +1,8 @@
-"""The operand columns by which a layer's weights are multiplied, `[groups, K, positions]`.
+"""The columns of a layer's operand, `[groups, K, positions]`.
 
-A column is the window of the operand from which one result is computed, as a sum of products. The moments of the
-columns show how a change of the weights changes the results.
+The layer multiplies a row of weights by one column to compute each result. For a convolution, a column
+contains the elements in one window of the operand. The moments of the columns show how a change of the weights changes
+the results.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ POSITIONS = 2048  # the largest number of columns of one input for which product
 
 
 def taps(x: Array, windows: Windows) -> Iterator[Array]:
-    """Yields the values that each kernel tap reads, `[C, positions]`. A matrix product has one tap, `[K,
-    positions]`.
+    """Yields the values that each kernel tap (one element of the kernel window) reads, `[C, positions]`. A matrix
+    product has one tap, which reads `[K, positions]`.
     """
     if windows.kernel is None:
         yield x.reshape(-1, x.shape[-1]).T
@@ -42,7 +43,8 @@ def columns(x: Array, windows: Windows, positions: int | None = None) -> Array:
     """Returns the columns `[groups, K, positions]`, with K in the order of ONNX's weights.
 
     Args:
-        positions: the largest number of columns, which are evenly spaced if there are more; None for all columns.
+        positions: the largest number of columns to return. If there are more, evenly spaced ones are returned. None for
+            all columns.
     """
     rows = []
     for tap in taps(x, windows):

@@ -43,9 +43,10 @@ from service.runtime.racing import race
 
 @handles(EXTREMES)
 def extremes_role(request: ModelRequest, report: Report) -> InputCount:
-    """Writes the minimum and the maximum of every input and output of the model, for each of the inputs in the file.
+    """Runs the model on each input in the file. Writes the minimum and the maximum of every input and output tensor of
+    each run.
 
-    `OBSERVED_FILE` is `[sets, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
+    `OBSERVED_FILE` is `[runs, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
     """
     model = _load(request.model, request.threads)
     seen = [
@@ -143,9 +144,9 @@ def moments_role(request: MomentsRequest, report: Report) -> InputCount:
 def switched_role(request: SwitchedRequest, report: Report) -> InputCount:
     """Runs a model whose last input is a vector of switches, once for each row of `switches`.
 
-    Writes to `OBSERVED_FILE`, `[rows, 2]` float64: the sum of squares of the first output when the first row is used,
-    and the sum of squares of its differences from the output when each other row is used. Writes the index of the
-    largest value of each output to `CLASSES_FILE`, `[inputs, rows]` int64.
+    Only the model's first output is used; call it `y[r]` for row r. `OBSERVED_FILE` is `[rows, 2]` float64 and contains
+    for each row r the sum of squares of `y[0]` and the sum of squares of `y[r] - y[0]`, over all inputs. `CLASSES_FILE`
+    is `[inputs, rows]` int64 and contains the index of the largest value of `y[r]`.
     """
     model = _load(request.model, request.threads)
     rows = [np.array(row, np.float32) for row in request.switches]

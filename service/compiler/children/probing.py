@@ -27,12 +27,13 @@ from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.verification.vectors import MOST_PROBES, InputFill
 
-# The time that the inputs of a model may take. The estimate includes the oracle and the slowest reference kernels.
+# The time that computing all chosen inputs of a model may take, in the oracle and the slowest reference kernels
+# together.
 _BUDGET_S = 1.5
-_CALL_S, _ELEMENT_S, _MAC_S = 1e-4, 4e-8, 1e-8
-_FEWEST = 4
+_CALL_S, _ELEMENT_S, _MAC_S = 1e-4, 4e-8, 1e-8  # the estimated time for each operator, output element and product
+_FEWEST = 4  # if the budget allows fewer inputs than this, none are chosen
 _MOST_BYTES = 2 << 20  # limit of all inputs and outputs together, which are stored with the artifact
-_ROUND = 16
+_ROUND = 16  # the number of inputs that are drawn before the oracle runs
 _WORDS = 256  # the number of values of an 8-bit type
 
 
@@ -65,10 +66,10 @@ class Reached:
 
     Attributes:
         ties: the number of rounded values that were exactly halfway between two integers.
-        low, high: true if a value of the output was that bound of its storage type.
+        low, high: true if an output value was equal to the lower or the upper bound of its storage type.
         least, most: the smallest and the largest accumulator, or None if the operator has no accumulators.
-        entries: true for each of the 256 values that occurred in its 8-bit operand; None if the operator is not a
-            function of single values.
+        entries: for each of the 256 values of its 8-bit operand, true if the value occurred; None if the operator does
+            not map each value separately, like a lookup table.
     """
 
     ties: int = 0
@@ -186,8 +187,8 @@ def probe(
 def _drawn(
     specs: Sequence[TensorSpec], rng: np.random.Generator, number: int, parents: Sequence[Sequence[Array]]
 ) -> list[Array]:
-    """Draws one input. It consists of random values, of all values in turn, of random values near the zero point, or of
-    a changed parent.
+    """Draws input number `number`. The remainder of `number` modulo 4 selects how: random values, every value of the
+    type in turn, random values near the zero point, or one of `parents` with some values replaced by random ones.
     """
     way = number % 4
     if way == 3 and parents:

@@ -175,7 +175,7 @@ def padding_role(request: PaddingRequest, report: Report) -> PaddingResult:
     module, mode = _load_module(request.module), get_mode(request.numerics)
     longest, values, equal = request.signature, 0, 0
     if ranges := _ranges(module):
-        return PaddingResult(0, 0, f"{ranges} takes a range that includes the padding")
+        return PaddingResult(0, 0, f"{ranges} is a range over a whole tensor, which would include the padding")
     for path, signature in zip(request.modules, request.signatures, strict=True):
         samples = masked_samples(signature)
         answers = oracle.run_all(_load_module(path), mode, samples)

@@ -44,8 +44,8 @@ def _answer(channel: socket.socket) -> None:
 
 
 def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socket.socket) -> int:
-    """Forks twice and returns the process id of the grandchild. The grandchild waits until the kernel has given it a
-    new parent.
+    """Forks twice and returns the process id of the grandchild. The grandchild waits until the intermediate process has
+    ended, because the kernel then gives it a new parent (see `sandbox.zygotes`).
     """
     number, number_end = os.pipe()
     go, go_end = os.pipe()

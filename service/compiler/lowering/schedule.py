@@ -85,7 +85,7 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
     loops, reduce = sch.get_loops(block), _reduction_loops(sch, block)
     spatial = loops[: len(loops) - len(reduce)]
     if len(spatial) < 2 or _extent(sch, spatial[-1]) == 1:
-        return  # the sum is along rows, and its order must not change
+        return  # without a second axis or columns, vectorizing would change the order in which terms are added
     columns, rows = _tile(_extent(sch, spatial[-1]), _extent(sch, spatial[-2]), target)
     work = _product(sch, loops)
     column_outer, column = sch.split(spatial[-1], [None, columns])

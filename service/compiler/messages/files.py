@@ -11,7 +11,7 @@ CONSTANTS_FILE = "constants.bin"
 EXPECTED_FILE = "expected.npz"  # the oracle's outputs for the generated inputs
 PROBES_FILE = "probes.npz"  # the inputs that the oracle chose, and its outputs for them
 
-OBSERVED_FILE = "seen.npy"  # the result of a role of `children.observing_roles`
+OBSERVED_FILE = "seen.npy"  # what a role of `children.observing_roles` measured
 OUTPUTS_FILE = "outputs-{}.bin"
 CLASSES_FILE = "classes.npy"
 

@@ -5,7 +5,8 @@ in JSON), `Any` (not checked), a union with None, `tuple[T, ...]`, a tuple of fi
 T]`, another dataclass, or a class with methods `to_json` and `from_json`. `Annotated[int, LEAST_0]` rejects negative
 numbers.
 
-Members without a field are ignored. A field whose default and value are both None is omitted from the JSON.
+Members of the JSON object for which the class has no field are ignored. A field whose default and value are both None
+is omitted from the JSON.
 """
 
 from __future__ import annotations

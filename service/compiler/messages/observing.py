@@ -31,13 +31,14 @@ class Windows(Message):
 
 @dataclass(frozen=True)
 class Columns(Message):
-    """The columns of a layer's operand to observe; see `children.columns`.
+    """A layer operand whose columns are observed; see `children.columns`.
 
     Attributes:
         tensor: the index of the operand among the model's inputs and outputs.
-        rounding: how the operand is stored: the smallest and the largest step, the scale and the zero point.
+        rounding: the operand's quantization: the smallest and the largest quantized value, the scale and the zero
+            point.
         size: the number of elements of a column.
-        products: whether to sum products of elements, too.
+        products: true if `columns.products` is computed too, and not only `columns.means`.
     """
 
     tensor: int
@@ -54,10 +55,10 @@ class Columns(Message):
 
 @dataclass(frozen=True)
 class _Observation(Message):
-    """Attributes of all requests for a pass over inputs.
+    """The base class of requests that run models on every input in a file.
 
     Attributes:
-        inputs: the file of the inputs, one after another.
+        inputs: the file, which contains the inputs one after another.
         threads: the number of threads to run with; 0 for all cores.
     """
 
@@ -72,10 +73,10 @@ class ModelRequest(_Observation):
 
 @dataclass(frozen=True)
 class ChannelsRequest(ModelRequest):
-    """A model whose channels are observed.
+    """A request for the minimum and the maximum of each channel of some outputs.
 
     Attributes:
-        outputs: the indices of the outputs to observe.
+        outputs: the indices of these outputs.
     """
 
     outputs: tuple[int, ...]
@@ -83,11 +84,11 @@ class ChannelsRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class HistogramsRequest(ModelRequest):
-    """A model whose values are counted.
+    """A request for a histogram of the values of each input and output of a model.
 
     Attributes:
         bins: the number of bins of each histogram.
-        ranges: for each input and output, the range of its histogram.
+        ranges: the lowest and the highest value of each histogram, first for the inputs and then for the outputs.
     """
 
     bins: int
@@ -101,10 +102,10 @@ class MomentsRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class SwitchedRequest(ModelRequest):
-    """A model whose last input is a vector of switches.
+    """A request to run a model whose last input is a vector of switches.
 
     Attributes:
-        switches: the values of the model's last input; the model runs once with each row.
+        switches: the vectors; the model runs on each input once with each vector.
     """
 
     switches: Sequence[tuple[float, ...]]
@@ -112,7 +113,7 @@ class SwitchedRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class CompareRequest(_Observation):
-    """Two models with outputs of equal shapes."""
+    """A request to compare the outputs of two models. Their outputs have the same shapes."""
 
     models: tuple[ArtifactFiles, ArtifactFiles]
 
@@ -126,7 +127,7 @@ class InputCount(Message):
 
 @dataclass(frozen=True)
 class PairRequest(Message):
-    """Two models that run in turns for about `seconds`."""
+    """A request to time two models, which run in turns for about `seconds`."""
 
     models: tuple[ArtifactFiles, ArtifactFiles]
     seconds: float
@@ -135,7 +136,7 @@ class PairRequest(Message):
 
 @dataclass(frozen=True)
 class PairResult(Message):
-    """The number of calls of each model. The times are in a file."""
+    """The number of calls of each model. The times are in `OBSERVED_FILE`."""
 
     rounds: Count
 

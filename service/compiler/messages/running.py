@@ -18,7 +18,7 @@ class RunRequest(ArtifactFiles):
     """A request to run an artifact once.
 
     Attributes:
-        tensors: describes the shared memory that contains inputs and outputs (`runtime.shared.SharedTensors`).
+        tensors: the descriptor of the shared memory that contains inputs and outputs (`runtime.shared.SharedTensors`).
     """
 
     tensors: int
@@ -46,7 +46,7 @@ class BenchRequest(ArtifactFiles):
 
 @dataclass(frozen=True)
 class Histogram(Message):
-    """The number of calls between each pair of adjacent edges."""
+    """A histogram of latencies: the number of calls whose duration is between each two adjacent edges."""
 
     edges_s: tuple[Seconds, ...]
     calls: tuple[Count, ...]

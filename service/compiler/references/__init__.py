@@ -1,4 +1,5 @@
-"""The source frameworks' own runtimes. If one is installed, a build is compared with its outputs too.
+"""The source frameworks' own runtimes. If such a runtime is installed, each build also compares the artifact's outputs
+with those of the runtime.
 
 This module does not load them. Only the child that runs the model calls `Reference.open`.
 """
@@ -23,7 +24,7 @@ from service.core.builds.numerics import (
 from service.core.models.arrays import Array
 from service.core.verification.witnesses import Witness
 
-# A function that takes the inputs of a sample and returns its outputs, both in the order of the file.
+# A function that runs a model on one sample. Inputs and outputs are in the order of the model file.
 Answer = Callable[[Sequence[Array]], list[Array]]
 
 
@@ -32,7 +33,7 @@ class Session:
     """One way to run a model in its framework's runtime.
 
     Attributes:
-        options: settings, under the runtime's names. All others have the runtime's default.
+        options: settings by the runtime's names for them. Other settings keep the runtime's defaults.
         note: a description of the session; empty for the session that defines the mode.
     """
 
@@ -66,7 +67,7 @@ class Reference:
             return None
 
     def witnesses(self, numerics: str) -> list[Witness]:
-        """Returns the sessions of a mode. The first one defines the mode."""
+        """Returns one witness for each session of the mode. The first session is the one that defines the mode."""
         sessions = self.sessions[numerics]
         return [Witness(self.name, self.version, session.options, session.note) for session in sessions]
 

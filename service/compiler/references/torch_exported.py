@@ -12,7 +12,8 @@ import torch  # type: ignore[import-not-found]
 from service.compiler.references import Answer
 from service.core.models.arrays import Array
 
-# The modules that register the conversion operators. The second one is part of torchao, which may not be installed.
+# The modules that register PyTorch's operators for quantizing and dequantizing. The second module is part of torchao,
+# which may not be installed.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")
 
 

@@ -49,7 +49,7 @@ def give(action: int) -> Program:
 
 
 def when_equal(value: int, then: Program) -> Program:
-    """Runs `then`, which must return, if A equals `value`. Otherwise A does not change."""
+    """If the accumulator A equals `value`, runs `then`, which must end the filter. Otherwise A does not change."""
     return [Instruction(JEQ, value, 0, len(then)), *then]
 
 
@@ -58,5 +58,5 @@ def when_at_least(value: int, then: Program) -> Program:
 
 
 def when_masked(offset: int, mask: int, value: int, then: Program) -> Program:
-    """Runs `then`, which must return, if (the word at `offset`) & `mask` equals `value`. Otherwise A is overwritten."""
+    """If (the word at `offset`) & `mask` equals `value`, runs `then`, which must end the filter. Overwrites A."""
     return [*load(offset), Instruction(AND, mask), *when_equal(value, then)]

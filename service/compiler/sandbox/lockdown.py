@@ -1,9 +1,10 @@
 """The steps by which a child sandboxes itself. The restrictions cannot be undone, threads inherit them, and they also
 apply to root.
 
-File access is restricted before the task's modules are imported, and system calls are restricted afterwards. Landlock
+File access is restricted before the modules of the child's role are imported, and system calls are restricted
+afterwards. Landlock
 does not apply to other threads that are already running, so it must come first, while there is only one thread. Imports
-can then read only installed code. The seccomp filter comes last, because imports need more system calls than tasks. It
+can then read only installed code. The seccomp filter comes last, because imports need more system calls than roles. It
 applies to every thread (TSYNC).
 """
 
@@ -25,8 +26,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 # The time between the signal that a child can catch and the kill, when its processor time is used up.
 _CPU_GRACE_S = 2
 
-# Landlock identifies /proc/self by its inode. The kernel creates a new inode after it has dropped the cached directory
-# entry. An open descriptor prevents that.
+# A descriptor that keeps /proc/self open. A Landlock rule identifies this directory by its inode. Without an open
+# descriptor, the kernel may drop the inode from its cache and later create another one, which no rule allows.
 _pinned: list[int] = []
 
 

@@ -1,4 +1,4 @@
-"""The parent's end of the pipe. Once a child has read the upload, the upload may control its messages.
+"""Reads the messages of a child from a pipe. Once a child has read the upload, the upload may control its messages.
 
 Every message is checked for structure, type and size. Texts are truncated, and control characters that a terminal
 would interpret are removed.
@@ -182,7 +182,7 @@ def _cleaned(value: object, depth: int) -> Any:
 
 def clean(text: str, limit: int) -> str:
     """Returns `text` as one line of at most `limit` characters, without control, format and surrogate characters."""
-    # The text is truncated before anything else, because the child determines its length.
+    # The text is truncated first, because a hostile child could send a very long one.
     printable = "".join(c if c.isprintable() else " " for c in text[: limit * 2])
     short = " ".join(printable.split())
     return short if len(short) <= limit else short[: limit - 1] + "…"

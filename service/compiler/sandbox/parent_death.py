@@ -3,10 +3,10 @@
 Three mechanisms are used. All of them are in the kernel and do not run code of the child, so a held interpreter lock,
 ignored signals and endless native code do not stop them. Each mechanism covers gaps of the other two.
 
-- PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But it has two gaps. The ending parent sends the signal, so none
-  is sent if one of the two has changed its user and the parent is no longer permitted to signal the child. No signal is
-  sent either if the parent continues to run, but lost track of the child because of an exception while starting it. The
-  signal is sent when the thread that started the child ends, not when the parent process ends.
+- PR_SET_PDEATHSIG: the kernel sends the child a signal when the thread that started the child ends. A sandboxed child
+  cannot undo it. But it has two gaps. The signal is sent with the parent's permissions, so none is sent if the parent
+  or the child has changed its user. No signal is sent either if the parent continues to run, but lost track of the
+  child because of an exception while starting it.
 - The parent-death pipe. Only the parent has a descriptor of its writing end. When that is closed for any reason, the
   kernel kills the reader (F_SETSIG, fcntl(2)) with the reader's own permissions.
 - A timer. The timer kills the child some time after the parent should have killed it, in case the parent hangs. The

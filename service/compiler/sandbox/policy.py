@@ -16,7 +16,7 @@ from service.compiler.sandbox.landlock import EXECUTE, READ, USE_DEVICE, WRITE, 
 Rules = list[tuple[Path, Right]]
 
 UNLIMITED_BYTES = 1 << 62
-_CLOCK_FACTOR = 20  # a build that gets a twentieth of a core is slow rather than hung
+_CLOCK_FACTOR = 20  # wall-clock limit / processor time limit; a child that gets a twentieth of a core reaches both
 _TEN_YEARS_S = 10 * 365 * 86400.0
 _ORDERS_BYTES = 64 << 20  # limit of the file from which a child reads its orders
 
@@ -99,8 +99,7 @@ class Limits:
 
 
 def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
-    """Returns limits for a child that computes. The limits are for the child's processor time and for how long it may
-    do nothing.
+    """Returns limits for a child that computes: mainly for its processor time, and for how long it may do nothing.
 
     The wall-clock limit is so high that it ends only a child that makes almost no progress.
 
@@ -117,10 +116,11 @@ def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
 
 
 def unlimited(file_bytes: int) -> Limits:
-    """Returns limits for a child of a command whose user waits and can interrupt it. Only the machine limits it.
+    """Returns very high limits, for a child of a command whose user waits and can interrupt the command.
 
     Args:
-        file_bytes: the size of the memory that the child shares with its parent. This memory counts as a file.
+        file_bytes: the size of the memory that the child shares with its parent. The kernel counts this memory as a
+            file, so the limit of file sizes must be above it.
     """
     return Limits(
         wall_s=_TEN_YEARS_S,

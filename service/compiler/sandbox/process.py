@@ -27,7 +27,8 @@ from service.compiler.sandbox.watch import REPORT_IT, Watch
 from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
 from service.core.errors import BuildFailed, BuildTimedOut, CorruptBlob
 
-# Forks this process for a role, with these pipe ends, directory and environment; returns the child's process id.
+# A function that forks this process. Its arguments are the role, the child's pipe ends, working directory and
+# environment; it returns the child's process id.
 Fork = Callable[[str, ChildDescriptors, Path, Mapping[str, str]], int]
 
 _TICK_S = 0.1
@@ -54,7 +55,8 @@ class Child:
         fork: Fork | None = None,
     ) -> None:
         require(allow_unsandboxed=allow_unsandboxed or unsandboxed)
-        # The child of a command may report this error about the command's files. A server checks its store itself.
+        # A child that a command forks may report damaged files of the command's user. A server checks its store itself,
+        # so its children may not report damage.
         self.conversation = Conversation(() if fork is None else (CorruptBlob,))
         self._role, self._limits = role, limits
         self._tail = bytearray()
@@ -139,8 +141,8 @@ class Child:
                 selector.register(descriptor, selectors.EVENT_READ)
             stall = Stall(self._pid, self._limits.stall_s)
             while not self._has_ended():
-                # Both pipes are closed, so the child will end soon. The child must be polled often, because nothing
-                # else reports its end.
+                # If the map is empty, both pipes are closed, so the child will end soon. Nothing reports the end, so it
+                # is polled often.
                 for key, _ in selector.select(_TICK_S) if selector.get_map() else _nap():
                     data = os.read(key.fd, _READ_BYTES)
                     if data:
@@ -171,7 +173,7 @@ class Child:
                 while data := os.read(descriptor, _READ_BYTES):
                     take(data)
         termination = self._reap()
-        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # its own timer may have killed it
+        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # the child's own timer may have killed it
             self._check_time(time.monotonic(), None)
         return termination
 

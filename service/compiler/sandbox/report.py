@@ -22,7 +22,7 @@ from service.core.errors import BuildFailed, OctetError
 
 MAX_MESSAGE_BYTES = 4 << 20
 
-# The role without a function: the child executes another program.
+# A role that has no function in `child.ROLES`: the child executes another program.
 EXECUTE = "execute"
 
 
@@ -45,8 +45,8 @@ class Report:
     def make(self, name: str) -> None:
         """Requests a build of the file `name` in the scratch directory.
 
-        The role and its caller must agree on how the result is returned. Callers that do not support such requests
-        ignore them.
+        How the result of the build comes back is up to the role and its caller. Callers that do not support such
+        requests ignore them.
         """
         self._send({"make": name})
 

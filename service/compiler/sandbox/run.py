@@ -87,7 +87,9 @@ def run_child(
 
 
 def _pass_on(log: str, on_message: Callable[[dict[str, Any]], None] | None) -> None:
-    """If a child failed, passes on the end of its log. The upload may control its content."""
+    """Passes the end of a failed child's log to `on_message`, or writes it to Python's log. The upload may control the
+    log's content, so each line is cleaned.
+    """
     for line in log.splitlines()[-_LINES:]:
         indent = min(len(line) - len(line.lstrip()), 12)
         text = " " * indent + clean(line, _LINE_CHARACTERS)

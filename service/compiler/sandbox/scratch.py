@@ -25,8 +25,8 @@ def remove_tree(root: Path) -> None:
     """Removes `root`. Unlike `shutil.rmtree`, it can remove directories without permissions, and directories that are
     nested thousands of levels deep.
 
-    Links are not followed. Each directory is moved up to `root` before it is emptied, so that neither path lengths nor
-    recursion grow with the depth.
+    Links are not followed. Each inner directory is first moved directly into `root` and then emptied, so that neither
+    path lengths nor recursion grow with the depth.
     """
     pending = [root]
     moved = 0

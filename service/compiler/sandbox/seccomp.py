@@ -14,8 +14,8 @@ Other calls are denied as follows:
   passes its flags in memory, which a filter cannot read; clone passes them in a register.
 - Calls that are harmless only if they apply to the process itself (kill, prlimit64, sched_setaffinity …) are allowed
   only if they do so.
-- chmod, chown, utime, xattr and truncate by path are denied here, because no Landlock version restricts the first
-  four, and versions before 3 do not restrict the last one.
+- chmod, chown, utime, xattr and truncate by path are denied by this filter, because no Landlock version restricts the
+  first four, and Landlock versions before 3 do not restrict truncate.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ import contextlib
 import os
 from pathlib import Path
 
-_LEAST_S = 0.02  # processor time; a thread that only polls the clock uses less
-# longest time between two calls; after a longer pause, this process and perhaps all others were stopped
+_LEAST_S = 0.02  # a process that used less processor time than this has done nothing but poll a clock
+# If more time than this passes between two calls of `has_lasted`, this process itself was stopped, and perhaps all
+# others.
 _OWN_STOP_S = 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _USER_TIME, _SYSTEM_TIME = 0, 11, 12  # fields of /proc/PID/stat after the name, proc(5)

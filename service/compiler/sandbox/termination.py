@@ -75,7 +75,7 @@ def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Returns true if native code reports a lack of memory. Native code has no exit status for a lack of memory."""
+    """Returns true if `text`, the output of native code, reports a lack of memory. No exit status would report it."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 

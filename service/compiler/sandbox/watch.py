@@ -12,9 +12,10 @@ from pathlib import Path
 from service.compiler.sandbox.policy import Access, Limits
 from service.core.errors import BuildFailed
 
-# The least size that is counted for a file. Without it, a million empty files would have no size.
+# Each file counts as at least this many bytes. Otherwise, a million empty files would count as nothing.
 _SMALLEST_FILE_BYTES = 4096
-# More levels than any tool here creates, but few enough that all paths are shorter than the kernel's limit.
+# The most levels of directories. No tool of a build creates as many, and all paths stay shorter than the kernel's
+# limit.
 _DEEPEST = 8
 
 REPORT_IT = "this is a defect of the compiler or a malicious file; please report the model"

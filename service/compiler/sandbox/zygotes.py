@@ -131,8 +131,8 @@ class Zygote:
 
 @contextlib.contextmanager
 def _collecting_orphans() -> Iterator[None]:
-    """Makes this process the parent of orphaned descendants. This is used only while the zygote forks, because nothing
-    would wait for other orphans.
+    """Makes this process the parent of orphaned descendants. This is used only while the zygote forks: this process
+    would never reap other orphans.
     """
     before = ctypes.c_int()
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
@@ -155,7 +155,7 @@ class ZygoteSupervisor:
     def warm(self) -> Zygote:
         """Returns the zygote, which may still be importing."""
         with self._lock:
-            # a fork of this process must not share its end of the channel
+            # after a fork of this process, the fork must not use the zygote of its parent
             if self._zygote is None or self._owner != os.getpid():
                 if self._owner != os.getpid():
                     atexit.register(self.close)

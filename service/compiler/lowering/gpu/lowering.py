@@ -23,7 +23,7 @@ from service.core.errors import Unsupported
 _CALL = "relax.call_tir"
 _NUMBER = re.compile(r"\d+$")
 _OF_NO_SYMBOL = re.compile(r"[^a-z0-9_]+")
-_MOST_LETTERS = 80  # the longest part of a function's name in its symbol
+_MOST_LETTERS = 80  # at most this many characters of a function's name become part of its symbol
 
 
 @dataclass

@@ -1,8 +1,10 @@
 """Prints tensor programs as CUDA C++, one operation per line.
 
 Every operation is printed so that it computes the same bits as the code that is generated for a CPU
-(`kernels/cuda/source/plain.cuh`). Products and sums are not contracted: an option of NVRTC disables contraction on
-GPUs, and fences prevent it on CPUs. An operation that cannot be printed raises `Unsupported`.
+(`kernels/cuda/source/plain.cuh`). Products and sums are not contracted to fused multiply-adds: an option of NVRTC
+disables contraction on GPUs, and LLVM's arithmetic fences prevent it on CPUs. An operation that cannot be printed
+raises
+`Unsupported`.
 
 Only the functions of `spelling.INEXACT` may differ in their last bits. A CPU calls its C library and a GPU calls CUDA's
 library, and both have errors of one or two units in the last place.
