@@ -27,7 +27,8 @@ class Attempt:
     """A `core.builds.build.Progress` that writes to the builds table. As a context manager, it renews the lease of the
     claim until the block ends.
 
-    A thread renews the lease and checks for a cancellation. The next call of `stage` raises what the thread found. The
+    A thread renews the lease and checks for a cancellation. The next call of `stage` raises the error that the thread
+    found. The
     pipeline calls `stage` about ten times a second in all stages.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Writes models, builds and aliases into the store's index too, so that a lost database can be rebuilt from the store.
+"""Copies models, builds and aliases from the database into the store's index, so that a lost database can be rebuilt.
 
 The index contains the file of each model version, the artifact of each build key with the versions that requested it,
 and the versions that a model's aliases point at. All other data is lost with the database: builds that failed, wait or
@@ -40,7 +40,7 @@ from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)
 _PAGE = 200
-# The inputs and the key of the build, its artifact, the versions that request it, and why it is not served.
+# The build's inputs, its key, its artifact, the versions that request it, and the reason if it must not be served.
 _ListedBuild = tuple[BuildInputs, Digest, Digest, list[tuple[str, int, datetime]], Different | None]
 
 

@@ -70,7 +70,7 @@ class Ready:
     @property
     def descriptor(self) -> int:
         """The descriptor of the pipe. If this process is replaced by another program (exec), that program must keep it
-        open, because the supervisor takes the end of the pipe for the end of the process.
+        open, because the supervisor treats the end of the pipe as the end of the process.
         """
         return self._pipe
 

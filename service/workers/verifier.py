@@ -1,7 +1,8 @@
-"""Verifies artifacts for this machine's targets that the machine which built them could not run.
+"""Verifies artifacts that run on this machine, but could not run on the machine that built them.
 
-A verification runs the artifact, compares its outputs, and measures its speed. The result is written to the database,
-and the artifact is not served before. The artifact runs in a child process that is locked down, has limits, and has
+A verification runs the artifact, compares its outputs, and measures its speed. The result is written to the database.
+The artifact is not served before it has passed. The artifact runs in a child process that is locked down, has limits,
+and has
 none of this process's secrets.
 """
 

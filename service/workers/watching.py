@@ -85,8 +85,8 @@ class StallClock:
     """Adds up the time in which a thread could have made progress.
 
     Attributes:
-        total_s: the sum so far. Up to `trust_s` it is the elapsed time, because reading the threads of a process is
-            slower.
+        total_s: the sum so far. Until it reaches `trust_s`, all elapsed time is added without reading the states of the
+            process's threads, because reading them takes long.
     """
 
     def __init__(self, trust_s: float, *, counts_stops: bool) -> None:

@@ -8,7 +8,7 @@ from datetime import date
 from service.core.access.key import Key
 
 SHARING_S = 60.0
-"""A replica has a share of a key's rate for this long after the key's last request there."""
+"""A key's rate is divided among the replicas that received a request with the key within this time."""
 
 
 @dataclass(frozen=True)

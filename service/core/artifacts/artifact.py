@@ -40,7 +40,9 @@ FORMAT_ANNOTATION = "dev.octet.format"  # format of the model file; also on the 
 # Annotations of entries in the store's index, from which a lost database is rebuilt. These annotations may change at
 # any time.
 BUILD_KEY_ANNOTATION = "dev.octet.build-key"
-_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; its value is the time of the request
+# Followed by NAME:VERSION. Marks the index entry of a model file or artifact as used by that version. The value is the
+# time at which the version requested it.
+_MODEL_ANNOTATION = "dev.octet.model."
 
 
 def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:

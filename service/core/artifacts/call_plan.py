@@ -30,7 +30,7 @@ _SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
 
 
 class Space(StrEnum):
-    """The memory that a buffer is in: memory that the caller binds, by index, or the model's memory, by offset."""
+    """The memory that contains a buffer: an input, output or state tensor of the caller, or memory of the model."""
 
     INPUT = "input"
     OUTPUT = "output"

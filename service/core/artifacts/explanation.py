@@ -1,8 +1,8 @@
 """Combines a compiled model's coverage report and a profile into its layers and their times.
 
 The coverage report lists the kernel calls in order. The report also lists the operators that no kernel computes, each
-with its
-position: the index of the kernel call that follows it. Functions that the profile timed between two kernel calls are
+with its position: the index of the kernel call that follows it. Functions that the profile timed between two kernel
+calls are
 code that TVM generated for the operators at that position. TVM fuses operators, so the report cannot tell which
 function computes which of them. All operators at one position therefore form one layer here.
 """

@@ -103,8 +103,8 @@ class QuantizationOptions:
             it. None: no limit.
         raise_to: the precision that the budget gives to layers for which this precision suffices; other layers stay in
             float32.
-        latency_budget: the longest time that a call may take; the noisiest layers stay in float as far as it allows.
-            None: no limit.
+        latency_budget: the longest time that a call may take. As many of the noisiest layers stay in float as this time
+            allows. None: no limit.
         samples: the number of calibration inputs that are used.
         metadata: the preprocessing that converts pictures to tensors.
         data: the stored calibration set. None if a command reads the set itself, or if no inputs are needed.

@@ -98,7 +98,9 @@ class Certificate:
         return tuple(part for status in statuses for part in (status.st_ino, status.st_mtime_ns, status.st_size))
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """Sets the current pair for a handshake. OpenSSL calls it for each one, even if the client sends no name."""
+        """Sets the current pair for a handshake. OpenSSL calls this for each handshake, even if the client sends no
+        name.
+        """
         connection.context = self.pair().context
 
 

@@ -12,7 +12,7 @@ from service.core.errors import InvalidInput, Unsupported
 from service.core.settings import Role, Settings
 from service.core.target import Host, Target, parse_target
 
-# A worker that is about to end accepts requests for this long, until the API has received the news.
+# A worker that is about to end still accepts requests for this long, so that the API first learns that it ends.
 NOTICE_S = 0.5
 ALONE = "host"  # the name of the pool that a single server forms
 _ELSEWHERE = "192.0.2.1"  # an address that no machine has (RFC 5737)

@@ -23,7 +23,9 @@ _MOST_ENTRIES, _MOST_RELOCATION_BYTES = 64, 24 << 17
 _NULL, _PLTRELSZ, _PLTGOT, _STRTAB, _SYMTAB, _RELA, _RELASZ, _RELAENT = 0, 2, 3, 5, 6, 7, 8, 9
 _STRSZ, _SYMENT, _PLTREL, _JMPREL, _FLAGS = 10, 11, 20, 23, 30
 _GNU_HASH, _RELACOUNT, _FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFF9, 0x6FFFFFFB
-_FIXED: Mapping[int, int] = {_RELAENT: 24, _SYMENT: SYMBOL_BYTES, _PLTREL: _RELA, _FLAGS: 8, _FLAGS_1: 1}  # bind now
+# Tags whose value is fixed: sizes of entries, the type of relocations, and flags (DF_BIND_NOW, DF_1_NOW).
+_FIXED: Mapping[int, int] = {_RELAENT: 24, _SYMENT: SYMBOL_BYTES, _PLTREL: _RELA, _FLAGS: 8, _FLAGS_1: 1}
+# The tags of addresses and sizes, which are checked when they are used.
 _PLACES = {_PLTRELSZ, _PLTGOT, _STRTAB, _SYMTAB, _RELA, _RELASZ, _STRSZ, _JMPREL, _GNU_HASH, _RELACOUNT}
 _NEEDED = {_STRTAB, _SYMTAB, _STRSZ, _SYMENT, _GNU_HASH}
 _REFUSED: Mapping[int, str] = {

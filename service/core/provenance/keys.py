@@ -113,7 +113,8 @@ def trusted_keys(settings: Settings) -> tuple[TrustedKey, ...]:
     """Loads the keys in the setting `trusted_keys`. If it is empty, there are none, and signatures are not required.
 
     Raises:
-        InvalidInput: a file or folder contains no public key, or anything else. A path is never skipped silently.
+        InvalidInput: a file or folder contains no public key, or contains something else too. A path is never skipped
+            silently.
         Unsupported: the package `cryptography` is not installed.
     """
     if not settings.trusted_keys.strip():

@@ -11,7 +11,7 @@ Core = frozenset[int]  # the numbers of the logical processors that share one ph
 _CPUS = Path("/sys/devices/system/cpu")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-_ENOUGH = 4  # the least number of cores of which half are left to predictions
+_ENOUGH = 4  # if there are at least this many cores, builds leave half of them to predictions
 
 
 def usable_cores() -> tuple[Core, ...]:

@@ -13,7 +13,8 @@ from time import monotonic
 
 from service.core.printable import json_text, printable, printable_text
 
-# A function that returns the request of a log line, as `request_id`, `trace_id` and `model`. The server sets it.
+# A function that describes the request which a log line is about: `request_id`, `trace_id` and `model`. The server sets
+# it.
 about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
 
 # API keys without their id, the credentials of an `Authorization` header, and the user and password of a URL.

@@ -143,7 +143,7 @@ def _load(key: int, source: Source, settings: Settings, target: str | None, trus
         )
     for _, artifact in artifacts:
         artifact.check()
-    if all(batch > 1 for batch, _ in artifacts):  # a call then takes one sample, which has this many rows
+    if all(batch > 1 for batch, _ in artifacts):  # the batch is part of the model file, so a request is one whole batch
         artifacts = [(1, artifact) for _, artifact in artifacts]
     scheduling = scheduling_of(settings.serving(source.name))
     try:

@@ -26,8 +26,8 @@ def load(
     """Returns the order to load a model, and the model's signature for a single sample, with its buckets.
 
     Args:
-        artifacts: checked artifacts, each with the number of samples of a call. If the model has buckets, several
-            artifacts have one sample.
+        artifacts: checked artifacts, each with the number of samples of a call. If the model has buckets, there are
+            several artifacts with one sample, one for each bucket.
 
     Raises:
         ValueError: the artifacts of one sample are not variants of one model.

@@ -1,7 +1,8 @@
-"""The messages that the data plane sends to the control plane. `orders` and `loads` create those to the data plane.
+"""The messages that the data plane sends to the control plane.
 
-`native/plane/control/orders.cc` and `native/plane/net/tracing.cc` write them. The data plane runs the code of models,
-so `tenant_planes.reports` checks the reports of a tenant's data plane before they are used.
+`native/plane/control/orders.cc` and `native/plane/net/tracing.cc` write these messages. The modules `orders` and
+`loads` create the messages in the other direction. The data plane runs the code of models, so `tenant_planes.reports`
+checks the reports of a tenant's data plane before they are used.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class Trace(TypedDict):
 
 
 class Question(TypedDict):
-    """A question with its number. `kind` is `resolve`, `picture`, `call` or `connect`, and determines which of the
+    """A question of the data plane, which the control plane answers with the same number. `kind` is `resolve`,
+    `picture`, `call` or `connect`, and determines which of the
     other members are set.
     """
 

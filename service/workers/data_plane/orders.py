@@ -19,7 +19,8 @@ Members = dict[str, Any]
 
 _EPOCH = date(1970, 1, 1)
 _HEAD_BYTES = 64 << 10  # the size of a message without its tensors
-_MAX_CALLS = 1000  # the maximum of concurrent calls: each holds a message before the queue that it belongs to is known
+# The most gRPC calls at a time. Each buffers a message before its model, and so the queue with a limit, is known.
+_MAX_CALLS = 1000
 _BUFFERED_MESSAGES = 16  # the total buffer has room for this many messages of the largest size
 _LEAST_MESSAGE_BYTES = 256 << 20  # the least size of the total buffer, so that a stream of many small messages has room
 _MAX_PICTURES = 256  # the maximum of pictures that wait to be decoded
@@ -88,8 +89,8 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
 
     Args:
         not_ready: the reason why requests are refused; empty if they are accepted.
-        traced: the fraction of requests to trace, among those that do not decide this themselves; a negative number
-            means that none is traced.
+        traced: the fraction to trace of those requests whose `traceparent` header does not decide it. If negative, no
+            request is traced.
     """
     return {
         "type": "configure",

@@ -138,7 +138,9 @@ class StoredArtifacts:
         return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
 
     def hold(self, files: Collection[Digest]) -> None:
-        """Protects these files, which are mapped, from eviction on this machine. All other files may be evicted."""
+        """Keeps these files, which the data plane maps, in this machine's cache of the store. Other files may be
+        evicted.
+        """
         self.layout.blobs.pin(files)
 
     def _is_suspect(self, artifact: Digest) -> bool:

@@ -201,8 +201,8 @@ class Loader:
         return served
 
     async def _start(self, identity: Identity) -> Served:
-        """Loads a model in all its sizes. Sizes that cannot be loaded are left out, except the size of a single
-        sample.
+        """Loads a model in all its sizes, which are batch sizes and buckets. Sizes that cannot be loaded are left out.
+        If the first one (`Identity.artifact`) cannot be loaded, raises its error.
         """
         await asyncio.to_thread(self._artifacts.check, identity.artifact)
         usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
@@ -264,7 +264,8 @@ class Loader:
             too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
             raise _NoRoom(self._failures.note(identity.artifact, too_large))  # so that the model's state reports it
         async with self._making_room:
-            # The time starts only now, because models that the lock's earlier holder used may become free.
+            # The time starts only here, with the lock acquired: a caller that held the lock before may have waited
+            # long.
             until_s = monotonic() + _PATIENCE_S
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:

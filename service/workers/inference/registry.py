@@ -311,8 +311,8 @@ class Registry:
             await self._look_for(name)
 
     async def _look_for(self, name: Name) -> None:
-        """Resolves the name. If the current model is unloaded during this to make room for another, the name stays
-        dropped.
+        """Resolves the name once. The name is not in `_current` afterwards if its model was unloaded in the meantime to
+        make room for another.
         """
         await self._refreshing.join(name, lambda: self._resolve(name))
 
@@ -382,7 +382,7 @@ class Registry:
         self._current[name] = route
         self._retire_if_replaced(old)
         if self._refresher is None:
-            # The task does not belong to the request that starts it.
+            # The task gets an empty context, because it outlives the request that starts it.
             self._refresher = asyncio.create_task(self._keep_fresh(), context=Context())
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:

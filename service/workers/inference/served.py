@@ -34,7 +34,7 @@ class Served:
         self.is_lost = False
         self._holders = 0
         self._retired = False
-        self._unused = asyncio.Event()  # permanently
+        self._unused = asyncio.Event()  # set when the model is retired and has no holders; never cleared
 
     @property
     def is_held(self) -> bool:
