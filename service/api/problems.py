@@ -97,7 +97,7 @@ def install(app: FastAPI) -> None:
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
         headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
         if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # `_allowed` knows only paths in OpenAPI, and the page's paths are not in it.
+            # `_allowed` finds only paths in the OpenAPI document, which does not contain the page's paths.
             headers["allow"] = _allowed(app, request.url.path) or headers["allow"]
         return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 

@@ -15,7 +15,8 @@ from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 _logger = logging.getLogger(__name__)
-# A client lists or references a blob moments after storing it. An hour leaves time for a machine that sleeps meanwhile.
+# Blobs younger than this are never deleted. A client refers to a blob moments after storing it; an hour leaves time for
+# a machine that is suspended in between.
 MIN_AGE_S = 3600.0
 
 

@@ -107,8 +107,7 @@ def top(values: Array, labels: Sequence[str] | None, count: int = 5) -> list[dic
 
 def bars(best: Sequence[Mapping[str, Any]]) -> Table:
     """Returns the result of `top` as bars, scaled from 0 to 1 if all values are in that range, else from the lowest to
-    the
-    highest value.
+    the highest value.
     """
     values = [entry["value"] for entry in best]
     are_shares = min(values) >= 0 and max(values) <= 1

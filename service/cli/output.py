@@ -82,8 +82,7 @@ class Output:
 
 def _write_report(error: OctetError) -> Path | None:
     """Writes an internal error's report to the working directory. Returns its path, or None if the error has no report
-    or the
-    file cannot be written.
+    or the file cannot be written.
     """
     if not isinstance(error, InternalError) or not error.report:
         return None

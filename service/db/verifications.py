@@ -20,6 +20,7 @@ from service.db.tables import builds, is_live, verifications
 
 _QUEUED, _RUNNING, _FAILED = VerificationState.QUEUED, VerificationState.RUNNING, VerificationState.FAILED
 
+# True for the verification that decides whether the artifact is served.
 _counts = verifications.c.pool == ""
 # True for a build whose artifact waits for the verification that decides about serving, or failed it.
 is_unverified = sa.exists().where(
@@ -181,7 +182,7 @@ def enqueue(
 
 
 def unverified(connection: sa.Connection, artifacts: Collection[Digest]) -> dict[Digest, Verification]:
-    """Returns the deciding verifications of those artifacts that wait for it, or failed it."""
+    """Returns the verification that decides about serving, for those artifacts that wait for it or failed it."""
     query = _of(artifacts).where(_counts, verifications.c.state != VerificationState.PASSED)
     return {Digest(row.artifact): _from(row) for row in connection.execute(query)}
 

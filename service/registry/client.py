@@ -37,7 +37,7 @@ from service.registry.credentials import credentials_of
 from service.registry.reference import Reference, is_loopback
 
 _ACCEPT = f"{MANIFEST_MEDIA_TYPE}, {INDEX_MEDIA_TYPE}"
-_PIECE_BYTES = 32 << 20  # how much of a blob one request carries, and is sent again if the connection breaks
+_PIECE_BYTES = 32 << 20  # the size of a request's piece of a blob; a broken connection costs at most one piece
 _TRIES, _PAUSE_S, _MOST_PAUSE_S = 5, 0.5, 30.0
 _MOST_REDIRECTS = 5
 _BUSY = (408, 429, 500, 502, 503, 504)
@@ -47,8 +47,8 @@ class Registry:
     """One repository of a registry; a context manager.
 
     All methods may raise:
-        RegistryFailed: the registry does not respond, or its response is not one of a registry. Unauthorized,
-        Forbidden: the registry rejects this user, or denies this user the operation.
+        RegistryFailed: the registry does not respond, or its response is not one of a registry.
+        Unauthorized, Forbidden: the registry rejects this user, or denies this user the operation.
         InvalidInput: the registry responds or redirects in plain HTTP, and the settings do not allow that.
 
     Attributes:

@@ -6,8 +6,9 @@ converted to gray. The pixels are then written as
 
     UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
 
-or, if the model's metadata has a mean and a standard deviation, as real = (pixel / 255 - mean) / std: FP32 as it is, an
-integer as real / scale + zero_point, rounded to the nearest (halves to even) and clipped to its range.
+If the model's metadata has a mean and a standard deviation, real = (pixel / 255 - mean) / std is computed instead. An
+FP32 input contains real itself. An integer input contains real / scale + zero_point, rounded to the nearest (halves to
+even) and clipped to the range of its type.
 
 INT8 is right for models that were calibrated over the full range of a picture, as post-training quantization of [0, 1]
 or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.

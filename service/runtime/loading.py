@@ -45,8 +45,8 @@ def load_model(
     """Loads the model in the OCI layout at `path`: its only artifact, or those that are the buckets of one model.
 
     Raises:
-        NotFound: the layout has no artifact, or its artifacts are not buckets of one model. Untrusted, CorruptBlob,
-        Unsupported, UnsafeLibrary: as for `load`.
+        NotFound: the layout has no artifact, or its artifacts are not buckets of one model.
+        Untrusted, CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digests = artifacts_of_model(layout)

@@ -1,8 +1,9 @@
 """Measures where the time of a model goes: the runtime times each of its kernel calls while it runs the model.
 
 So each call reads what the previous call has just written, and finds the same weights and activations in the cache as
-in normal use. A call's time includes two readings of the clock (some 40 ns) and, on several threads, starting and
-awaiting them. The whole model is timed afterwards, including the check of its inputs and the allocation of its outputs.
+in normal use. A call's time includes two readings of the clock (some 40 ns). If several threads share the call, the
+time also includes starting these threads and waiting for them. The whole model is timed afterwards, including the check
+of its inputs and the allocation of its outputs.
 
 The peak is measured in the same rounds, by the loop in the artifact (`compiler.kernels.simd.peak`). For the calls and
 the model the median is reported, for the peak the fastest time, because the peak is what the machine can reach.

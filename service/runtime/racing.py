@@ -37,9 +37,9 @@ class Race:
     Attributes:
         rounds: the number of calls of each.
         first_s, second_s: the medians.
-        times_as_fast: how many times as fast as the first model the second one is: the ratio by the median over the
-            rounds or by the fastest calls, whichever is smaller. So chance would have to favour the second model in
-            both.
+        times_as_fast: how many times as fast as the first model the second one is: the ratio of the medians or the
+            ratio of the fastest calls, whichever is smaller. Chance rarely makes the second model look faster by both
+            ratios.
     """
 
     rounds: int

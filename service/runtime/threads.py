@@ -45,7 +45,7 @@ class Threads:
     def __init__(self, count: int = 0, team: NativeTeam | None = None) -> None:
         """
         Args:
-            count: 0 for as many as compute at the same time, which is also the maximum.
+            count: 0 for the number of cores that the team uses at the same time, which is also the maximum.
             team: the team whose cores are used. The default has all cores that this process may use.
         """
         self.team = team or NativeTeam.of_this_process()

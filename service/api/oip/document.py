@@ -146,7 +146,7 @@ SCHEMAS: Members = {
         parameters={
             **_PARAMETERS,
             "description": "`binary_data_output`: `binary_data` for every output. `dequantize`: the same for every "
-            "output. `priority`: 1 is served first; 0 stands for the middle. `timeout`: the number "
+            "output. `priority`: 1 is served first; 0 means the middle level. `timeout`: the number "
             "of microseconds within which the prediction has to begin.",
         },
         inputs=_array(_ref("InferTensor")),

@@ -35,7 +35,8 @@ class Forwards(Collector):
     def __init__(self, bounds_s: Sequence[float], monotonic_s: Callable[[], float] = monotonic) -> None:
         """
         Args:
-            bounds_s: the bucket bounds of the histogram of hop times.
+            bounds_s: the bucket bounds of the histogram of hop times. The hop time of a request is the time that
+                forwarding adds to it.
         """
         self._monotonic_s = monotonic_s
         self._counts: dict[Labels, dict[str, int]] = {}

@@ -17,7 +17,7 @@ from service.workers.inference.handover import loaded_in, take_over
 from service.workers.routing.members import BEATS
 
 _SAVE_USAGE_S = 1.0  # if the process is killed, at most the usage of this time is lost
-_LOOK_AT_BELL_S = 0.2
+_LOOK_FOR_NOTIFICATION_S = 0.2
 
 
 @asynccontextmanager
@@ -81,4 +81,4 @@ async def _refresh_keys(services: Services) -> None:
     while services.access.is_followed:
         if watch.is_due():
             await asyncio.to_thread(services.access.refresh)
-        await asyncio.sleep(_LOOK_AT_BELL_S)
+        await asyncio.sleep(_LOOK_FOR_NOTIFICATION_S)

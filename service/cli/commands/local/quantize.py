@@ -186,7 +186,7 @@ def quantize(
         Path | None,
         typer.Option(
             "--labels",
-            help="A CSV file of the right classes: rows of file,class, or for arrays of class alone.",
+            help="A CSV file with the correct classes: rows of file,class for pictures, or of class alone for arrays.",
             exists=True,
             dir_okay=False,
         ),

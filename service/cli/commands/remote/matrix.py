@@ -21,7 +21,8 @@ _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "d
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
 _NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
-# Numerics report's outcome -> text. A worker verifies artifacts that cannot run on the machine that built them.
+# Outcome in the numerics report -> text. If the artifact could not run where it was built, a worker has verified it,
+# and the text is "verified".
 _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
 
 
