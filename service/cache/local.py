@@ -117,7 +117,8 @@ class LocalBlobStore:
         return LocalBlobWriter(self, *self._new_upload())
 
     def renew(self, digest: Digest) -> int:
-        with locked(self._blobs):  # a concurrent deletion comes before this and raises NotFound, or is refused
+        # If another process deletes the blob now, it either comes first, or finds the blob too young.
+        with locked(self._blobs):
             before = self._status(digest)
             os.utime(self._path(digest))
             after = self._status(digest)

@@ -99,7 +99,8 @@ class BucketBlobStore:
     def discard_damaged(self, min_age_s: float) -> None:
         self.cache.blobs.discard_damaged(min_age_s)
         for found in list(self.bucket.list(_QUARANTINE)):
-            if not min_age_s or self._now_s() - found.put_at_s >= min_age_s:  # times of S3 are whole seconds
+            # With 0, ages are not compared: S3 reports whole seconds, so the age of a new object could be negative.
+            if not min_age_s or self._now_s() - found.put_at_s >= min_age_s:
                 self.bucket.delete(found.name)
 
     def iterate(self) -> Iterator[Digest]:

@@ -51,7 +51,7 @@ class Client:
             ssl.create_default_context() if self.server.startswith("https:") else False
         )  # without a context, httpx would use its own list of certificate authorities
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
-        # Without a proxy: HTTP_PROXY does not apply to a server on this machine or in this cluster.
+        # No proxy is used: HTTP_PROXY is not meant for servers on this machine or in this cluster.
         try:
             self._http = httpx.Client(
                 base_url=self.server,

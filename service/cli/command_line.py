@@ -52,7 +52,9 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 
 
 def main() -> None:
-    """Runs the command line. Imports only the requested command's module: a server keeps all that it imports."""
+    """Runs the command line. Imports only the requested command's module, because imported modules take memory as long
+    as a server runs.
+    """
     command = sys.argv[1] if len(sys.argv) > 1 else None
     app = command_line(command if command in _COMMANDS else None)
     if "--json" in sys.argv:

@@ -26,7 +26,9 @@ from service.core.printable import json_text, printable, printable_text
 from service.core.system.installed import not_installed
 
 FAILURE = 1
-DIFFERENT = 3  # built, but outputs differ from the reference runtime's, unaccepted; 2 is typer's status for wrong usage
+# The exit status if outputs differ from the reference runtime's and no user has accepted this. Typer uses 2 for wrong
+# usage.
+DIFFERENT = 3
 _FILE_COLUMNS = 200  # files and pipes have no width; wide enough that tables are not cut
 
 

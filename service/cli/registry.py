@@ -81,7 +81,7 @@ def pull_to(reference: Reference, directory: Path, settings: Settings, choose: C
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    except BaseException:  # Ctrl-C: the user may run the command again
+    except BaseException:  # after Ctrl-C, the received blobs are kept, because the user may run the command again
         if not _has_blobs(partial):
             shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -147,7 +147,7 @@ class VerificationStore:
         state = VerificationState.PASSED if passed else _FAILED
         with self._database.write() as connection:
             row = _find_claimed(connection, claim)
-            if row is not None and row.state == state:  # the connection broke during the commit
+            if row is not None and row.state == state:  # an earlier try was committed, although its connection broke
                 return
             now = self._now(connection)
             row = _lock_claimed(connection, claim)

@@ -35,7 +35,7 @@ from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize
 from service.core.models.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
 from service.core.models.signature import TensorSpec
 
-MAX_SCANS = 64  # most JPEGs have up to ten; decoding a scan of ten bytes can be a pass over all pixels
+MAX_SCANS = 64  # most JPEGs have at most ten; even a scan of ten bytes can make the decoder process all pixels
 
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 

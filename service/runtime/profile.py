@@ -138,7 +138,8 @@ def _peak_loop(model: Model, peak: Mapping[str, Any]) -> Callable[[], Any] | Non
     function = model.native.symbol(peak["symbol"])
     if function is None:
         return None
-    rng = np.random.default_rng(0)  # random numbers: zeros would take less power, and leave the clock higher
+    # Not zeros: multiplying zeros takes less power, so the processor's clock would be higher.
+    rng = np.random.default_rng(0)
     buffers = []
     for name in ("operands", "totals"):
         buffer = aligned_empty([peak[name]["elements"]], peak[name]["dtype"])

@@ -20,8 +20,8 @@ from service.core.models.arrays import Array
 
 _PATH = Path(__file__).parents[1] / "native" / "liboctet_python.so"
 
-# Returns the outputs, in memory of their own; or None if an input is not exactly an array of the signature's dtype and
-# shape, in C order.
+# A function that computes outputs and returns them in new arrays. It returns None if an input is not an array with
+# exactly the signature's dtype and shape, in C order.
 Call = Callable[..., list[Array] | None]
 Run = Callable[[], None]
 Dtypes = Sequence[np.dtype[Any]]

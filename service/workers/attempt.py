@@ -97,7 +97,8 @@ class Attempt:
             except NotFound:  # all models that requested the build were deleted
                 self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
-            except Exception as error:  # the database is busy or full: renew the lease later, or lose it
+            # The database is busy or full; the next attempt may still renew the lease in time.
+            except Exception as error:
                 log_trouble(_logger, error, "build %s: cannot renew its lease", self._claim.build.id)
                 if time.monotonic() - beaten_s > self._lease_s:
                     self._interruption = LeaseLost(f"build {self._claim.build.id} could not renew its lease in time")

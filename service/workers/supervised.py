@@ -185,7 +185,7 @@ class SupervisedProcess:
     def stop(self) -> None:
         """Sends SIGTERM so that the child can end cleanly, and kills it after `grace_s`."""
         self._stopping.set()
-        self._wanted.set()  # wakes up the waiter, which then sees `_stopping`
+        self._wanted.set()  # wakes up `_is_wanted`, which then checks `_stopping`
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)

@@ -196,7 +196,8 @@ class Access:
             self._read()
         except (
             InvalidInput
-        ) as error:  # the file was created after this process started; if a key file exists, keys are required
+            # The file of keys was created after the start and cannot be read; that it exists means keys are required.
+        ) as error:
             _logger.error("%s; no key in it is accepted", error.message)
             self._requires_key = self._auth is not Auth.OFF
         if self._requires_key and not was_required:

@@ -23,7 +23,7 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
 }
-# The first matching prefix decides. After it come the scopes for reading, then the scopes for changes and predictions.
+# (prefix of a path, scopes for GET and HEAD, scopes for other methods). The first prefix that matches decides.
 _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/page/", _NOBODY, _NOBODY),
     ("/docs/", _NOBODY, _NOBODY),

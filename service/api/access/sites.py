@@ -23,7 +23,7 @@ from service.core.errors import CrossSite, ForeignHost
 from service.core.settings import Auth, Settings
 
 _CHANGE_NOTHING = {"GET", "HEAD", "OPTIONS"}
-_SAME_SITE = {b"same-origin", b"none"}  # `none`: the user typed the address
+_SAME_SITE = {b"same-origin", b"none"}  # values of Sec-Fetch-Site; `none`: the user typed the address
 _BROWSER_HEADERS = {b"host", b"origin", b"sec-fetch-site"}
 
 

@@ -124,7 +124,7 @@ class PictureQueue:
             waiting.is_withdrawn.set()
             await asyncio.wait([work])
             if not work.cancelled():
-                work.exception()  # marks the exception as retrieved; it is not needed
+                work.exception()  # marks the exception as retrieved, so that asyncio does not log it
             raise
         finally:
             self._end(waiting)

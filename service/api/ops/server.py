@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 0.05
-_SWITCH_S = 0.0002  # the thread switch interval during imports, which would otherwise delay each database statement
+# Python's thread switch interval while modules are imported. With the default of 5 ms, the importing thread would delay
+# every database statement of another thread by that time.
+_SWITCH_S = 0.0002
 
 
 def run(

@@ -33,7 +33,7 @@ from service.core.verification.witnesses import CANONICAL
 SAMPLES = PATTERNS
 _POLL_S = 0.1
 _SAMPLES_OF_BATCH = 4  # the number of samples of a batched model; each sample is a whole batch of inputs
-_MOST_INPUTS = 512  # the most inputs in all samples of a batched model together, so large batches get fewer samples
+_MOST_INPUTS = 512  # the limit of batch size times samples: a large batch gets fewer samples
 
 
 @contextmanager

@@ -40,7 +40,8 @@ class Answers:
     """The expected outputs that an artifact is compared with.
 
     Attributes:
-        kinds: how each input was generated (`vectors.input_kinds`). A file of outputs may end before the last inputs.
+        kinds: how each input was generated (`vectors.input_kinds`). The number of inputs of a received artifact is not
+            known here, so this list may be longer.
         witnesses: first the oracle, whose outputs the artifact must equal; then the source framework's runtime, if it
             defines the numerics mode.
         sessions: the outputs of the same runtime with other settings. They are only reported.

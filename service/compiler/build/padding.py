@@ -75,7 +75,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         return _compare_padded(steps, signature, varying, [each for each in lengths if each < length])
     except BuildTimedOut:
         raise
-    except OctetError as error:  # the model may not be valid for another length
+    except OctetError as error:  # the import of the model at another length failed
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
 
 

@@ -99,7 +99,7 @@ def publish_received(
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
     reports |= {} if probes is None else {Report.PROBES: probes.read_bytes()}
-    if not accepts and _is_verified(layout, artifact):  # the artifact was verified here before, so its reports are kept
+    if not accepts and _is_verified(layout, artifact):  # the reports of an earlier verification on this server stay
         is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
     else:
         found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}

@@ -82,7 +82,7 @@ class Results:
         for entry in self._directory.iterdir():
             with suppress(FileNotFoundError):
                 if entry.name.startswith(_PARTIAL) and time.time() - entry.stat().st_mtime < _LEFT_BEHIND_S:
-                    continue  # another process is writing the entry
+                    continue  # another process may still be writing the entry
                 size = sum(path.stat().st_size for path in entry.iterdir())
                 entries.append((entry.stat().st_mtime, size, entry))
         left = sum(size for _, size, _ in entries)

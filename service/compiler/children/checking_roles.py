@@ -65,7 +65,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
         refused: dict[str, str] = {}
         try:
             answer = reference.open(str(request.source), session)
-        except Exception as error:  # if a framework raises any exception, it is reported as the session's result
+        except Exception as error:  # frameworks raise many types of exceptions; each is a result to report
             results.append(SessionResult(str(error) or type(error).__name__))
         else:
             for number, sample in enumerate(samples):

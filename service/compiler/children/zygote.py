@@ -27,7 +27,8 @@ _REQUEST_BYTES = 1 << 16
 def serve(channel: socket.socket) -> None:
     """Forks a child for each request until the other end of the channel is closed. Never returns in a child."""
     gc.collect()
-    gc.freeze()  # otherwise, a garbage collection in a child would write to every page, so that the kernel copies it
+    # Otherwise, garbage collection in a child would write to all shared pages, and the kernel would copy them.
+    gc.freeze()
     with suppress(ConnectionError):  # the parent process has ended
         channel.send(READY)
         _answer(channel)

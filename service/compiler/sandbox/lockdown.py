@@ -23,7 +23,7 @@ from service.core.system.own_threads import own_threads
 from service.core.system.scheduling import lower_priority
 
 _PR_SET_NO_NEW_PRIVS = 38
-# The time between the signal that a child can catch and the kill, when its processor time is used up.
+# When a child's processor time is used up, it gets SIGXCPU, which it can catch, and after this much more time SIGKILL.
 _CPU_GRACE_S = 2
 
 # A descriptor that keeps /proc/self open. A Landlock rule identifies this directory by its inode. Without an open
@@ -42,7 +42,8 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     """
     require(allow_unsandboxed=allow_unsandboxed)
     _limit(limits)
-    # Root could otherwise raise its limits again. With no_new_privs, exec cannot restore the capabilities.
+    # Without this, a child that runs as root could raise its limits again. With no_new_privs, exec cannot restore the
+    # capabilities.
     drop_capabilities()
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if landlock.abi() == 0:

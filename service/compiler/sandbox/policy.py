@@ -139,7 +139,8 @@ def system_rules() -> Rules:
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     libraries = {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")}
     libraries |= {Path(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))}
-    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}  # source trees are not included
+    # Not the folders of source trees, which may contain private files.
+    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}
     libraries |= {Path(path) for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")}
     libraries |= {Path(path) for path in service.__path__}  # an editable install is outside of the prefixes
     facts = (

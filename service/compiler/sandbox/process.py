@@ -218,7 +218,8 @@ class Child:
             self._signal_group()
             give_up_at = time.monotonic() + _REAP_S
             pid, status, usage = os.wait4(self._pid, os.WNOHANG)
-            while pid == 0 and time.monotonic() < give_up_at:  # a failed disk may delay the end
+            # A process that waits for a failed disk cannot be killed until the wait ends.
+            while pid == 0 and time.monotonic() < give_up_at:
                 time.sleep(0.001)
                 pid, status, usage = os.wait4(self._pid, os.WNOHANG)
             if pid != 0:

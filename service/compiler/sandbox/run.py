@@ -78,7 +78,9 @@ def run_child(
     if termination.status == 0 and conversation.error is None and conversation.result is not None:
         return conversation.result
     if termination.status < 0:
-        ZYGOTES.close()  # the crash may have been an attempt to find addresses, which later forks would share
+        # An attacker may crash children to learn addresses, and later forks of the same zygote would have the same
+        # ones.
+        ZYGOTES.close()
     failure = conversation.error if termination.status == 0 else None
     failure = failure or conversation.place(termination.explain(f"the {role} process", limits))
     if failure.hint in (BUG, REPORT_IT):

@@ -1,4 +1,5 @@
-"""The parent's end of a zygote (`compiler.children.zygote`), which has imported the compiler and forks children.
+"""Starts zygotes and sends them requests. A zygote (`compiler.children.zygote`) is a process that has imported the
+compiler and forks children.
 
 Loading TVM takes longer than most steps, so the zygote loads TVM once for all steps. The zygote never receives an
 upload or orders. The child reads its orders from stdin and sandboxes itself exactly like a child that is a new process.
@@ -62,7 +63,7 @@ class ZygoteGone(Exception):
 
 
 class Zygote:
-    """The parent's end of one zygote.
+    """One zygote process, as its parent controls it.
 
     Args:
         modules: the modules that the zygote imports.

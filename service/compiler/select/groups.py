@@ -200,7 +200,7 @@ class Model:
             if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:
                 continue
             if str(operand.ty.dtype) not in BIAS:
-                continue  # only kernels with 8-bit outputs can add residuals
+                continue  # only kernels with 8-bit outputs can add a second tensor (a residual) to their result
             inputs = (*producer.inputs, other)
             del groups[operand]
             groups[addition.output] = replace(

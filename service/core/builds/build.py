@@ -46,7 +46,7 @@ class Stage(StrEnum):
     LINK = "link"
     VERIFY = "verify"
     PUBLISH = "publish"
-    TUNE = "tune"  # the only stage of a background build that searches for faster kernels
+    TUNE = "tune"  # the only stage of a build that searches for faster tile sizes
     CALIBRATE = "calibrate"  # a quantization runs the float model on the calibration inputs
     RANK = "rank"  # a quantization runs the model with each layer alone in integers, and with some of them
     MEASURE = "measure"  # a quantization runs the float and the quantized model on the inputs

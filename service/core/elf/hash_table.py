@@ -7,7 +7,7 @@ import struct
 from service.core.elf.reader import ElfError
 
 _HEADER = struct.Struct("<IIII")
-_LAST = 1  # the lowest bit of a hash ends a chain
+_LAST = 1  # this bit is set in the last hash of a chain
 _MOST = 1 << 17
 
 

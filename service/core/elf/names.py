@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# e_machine, by the architecture of a target
+# The field e_machine of the ELF header, by the architecture of a target.
 MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 _REAL_FUNCTIONS = (

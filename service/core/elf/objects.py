@@ -13,7 +13,8 @@ _LOCAL_KINDS = {_NOTYPE, _OBJECT, _FUNC, _SECTION, _FILE}
 _GLOBAL_KINDS = {_NOTYPE, _OBJECT, _FUNC}
 _KINDS = {6: "thread-local", 10: "an indirect function"}
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
-_DATA = "$d"  # marks the start of data; clang's assembler for RISC-V writes such a symbol that is in no section
+# The name of a symbol that marks the start of data. Clang's assembler for RISC-V also writes one that is in no section.
+_DATA = "$d"
 
 
 def check_object(data: bytes, architecture: str, defines: str | None = None) -> None:

@@ -22,7 +22,7 @@ STABLE = "stable"  # the alias for requests that name no version, once it is set
 ALIAS_PATTERN = r"^[a-z][a-z0-9._-]{0,62}$"  # never a number, because numbers are versions
 ALL_PERCENT = 100
 _MOST_PREVIOUS = 16
-_ANNOTATION = "dev.octet.alias."  # + model:alias, on the store's index itself
+_ANNOTATION = "dev.octet.alias."  # followed by MODEL:ALIAS; an annotation of the store's index itself
 
 
 @dataclass(frozen=True)

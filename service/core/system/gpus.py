@@ -21,7 +21,7 @@ _FOLDERS = (
 )
 LIBRARY = "libcuda.so.1"
 _FOR_MODELS = 0.9
-_QUERY_TIMEOUT_S = 60.0  # a driver that was idle has to initialize each GPU first
+_QUERY_TIMEOUT_S = 60.0  # the first query after a pause takes long, because the driver initializes each GPU
 # The variables that select the GPUs a process sees, and the folder of its driver.
 ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 

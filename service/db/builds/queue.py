@@ -39,7 +39,8 @@ class BuildQueue:
         self._monotonic_s = (clock or SystemClock()).monotonic_s
         self._max_attempts = max_attempts
         self._busy_until_s = -math.inf
-        self._leases: dict[int, tuple[datetime, float]] = {}  # running build -> (lease end, seen since)
+        # Running build -> (end of its lease, monotonic time at which this end was first read).
+        self._leases: dict[int, tuple[datetime, float]] = {}
 
     @property
     def notifications(self) -> Notifications:
@@ -61,7 +62,7 @@ class BuildQueue:
         taken: list[Claim] = []
 
         def take() -> Claim | None:
-            if taken and self._is_held(taken[-1]):  # the connection broke during the commit
+            if taken and self._is_held(taken[-1]):  # an earlier try was committed, although its connection broke
                 return taken[-1]
             if self._monotonic_s() < self._busy_until_s and take_of(()):
                 return taken[-1]
@@ -147,7 +148,7 @@ class BuildQueue:
         def end() -> None:
             with self._database.write() as connection:
                 if tries and claims.has_ended(connection, claim, state, artifact):
-                    return  # the connection broke during the commit
+                    return  # an earlier try was committed, although its connection broke
                 tries.append(connection)
                 now = self._now(connection)
                 claims.finish(connection, claim, now, artifact, different or error, canceled)

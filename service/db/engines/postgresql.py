@@ -24,7 +24,8 @@ from service.db.engines.patience import PatientConnection
 
 _LOCK = 0x0C7E7  # the number of Octet's advisory locks in PostgreSQL; an arbitrary unused one
 _CONNECT_S = 5
-_MARGIN_S = 2.0  # the client waits longer than the server's timeouts, because the connection survives the server's
+# How much longer the client waits than the server, because a connection survives a timeout of the server.
+_MARGIN_S = 2.0
 # With these values the client detects within 11 s that the other machine is gone, or that packets are dropped.
 _KEEP_ALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
@@ -130,7 +131,8 @@ class _ClusterLock:
         self._held: AbstractContextManager[PatientConnection] | None = None
 
     def __enter__(self) -> None:
-        self._here.acquire()  # only one thread of a process may use a connection to wait
+        # Threads of this process wait here for each other, so that only one of them uses a connection for waiting.
+        self._here.acquire()
         try:
             self._held = self._engine.lone()
             connection = self._held.__enter__()

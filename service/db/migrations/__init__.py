@@ -45,8 +45,8 @@ def upgrade(connection: sa.Connection) -> None:
         command.upgrade(alembic_config(connection), "head")
     except CommandError as error:
         raise Unsupported(
-            f"the database cannot be brought to this version's tables: {error}",
-            hint="it was written by a newer Octet: install that version",
+            f"the tables of the database cannot be migrated to this release: {error}",
+            hint="a newer release of Octet wrote them: install that release",
         ) from error
 
 

@@ -366,7 +366,8 @@ def _settle(done: asyncio.Future[None] | None, error: Exception | None = None) -
         done.set_result(None)
     else:
         done.set_exception(error)
-        done.exception()  # marks the exception as retrieved, because the waiting task may have been canceled
+        # Marks the exception as retrieved. If the waiting task was canceled, asyncio would log the exception.
+        done.exception()
 
 
 def _failure(message: Members) -> OctetError:

@@ -57,7 +57,7 @@ class Finder:
 
         Args:
             is_wanted: called after the tables were read; if it returns false, nothing is loaded.
-            beside: a model that the caller keeps loaded during the call.
+            beside: a model that the caller keeps loaded during the call, so it cannot be unloaded to make room.
 
         Raises:
             CannotLoad: there are builds, but none can be loaded here.

@@ -27,7 +27,7 @@ from service.workers.inference.single_flight import SingleFlight
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 5.0  # how long a load waits for other models to become unused, so that their memory becomes free
-_LOOK_AGAIN_S = 0.005  # how often a waiting load checks this; most predictions take less
+_LOOK_AGAIN_S = 0.005  # the interval of these checks; most predictions take less
 # For each device: the name of its memory in messages, and what the user can do if there is too little.
 _BUDGETS: Mapping[Device, tuple[str, str]] = {
     "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
@@ -262,7 +262,8 @@ class Loader:
         what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}{where}"
         if limit_bytes and weight.total_bytes > limit_bytes:
             too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
-            raise _NoRoom(self._failures.note(identity.artifact, too_large))  # so that the model's state reports it
+            # `note` makes the model's state show the error.
+            raise _NoRoom(self._failures.note(identity.artifact, too_large))
         async with self._making_room:
             # The time starts only here, with the lock acquired: a caller that held the lock before may have waited
             # long.
@@ -306,7 +307,7 @@ class Loader:
         except (CorruptBlob, NotFound):
             _logger.exception("artifact %s, of one size of a model, is damaged or gone", artifact)
             self._builds.invalidate(artifact)
-        except Exception as error:  # any exception may occur, as for the model itself
+        except Exception as error:  # a library may raise any exception when it is loaded
             _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
             self._failures.note(artifact, error)
         else:

@@ -14,7 +14,8 @@ from service.workers.routing.asking import Response, map_workers, post
 from service.workers.routing.security import Security
 
 _HEADER_LENGTH = "inference-header-content-length"
-# Integer formats with the size of each type's elements. Elements of other types have 8 bits.
+# Maps a datatype to the unsigned integer format of the same size, as in `struct`. Datatypes that are missing have 8
+# bits.
 _FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {"INT16": "H", "UINT16": "H", "INT32": "I", "FP32": "I", "INT64": "Q"}
 
 Outputs = Mapping[str, "Output"]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from service.core.cluster.worker import Beat, Worker
 
-BEATS = 2  # heartbeats that a worker may miss
+BEATS = 2  # a worker that has missed this many heartbeats in a row is gone
 _HORIZON_S = 24 * 3600.0  # the row of a worker that was killed is deleted after this time
 
 

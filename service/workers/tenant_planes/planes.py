@@ -79,7 +79,7 @@ class TenantPlanes(MemberListener):
         for tenant in self._initial_tenants:
             await asyncio.to_thread(self._files.clear, tenant)
             self._member(tenant)
-        self._send_table()  # sent before the public data plane starts, which must know that it is a router
+        self._send_table()  # queued now, so that the public data plane forwards requests from its start
         try:
             await self._front.run()
         finally:
@@ -168,7 +168,7 @@ class TenantPlanes(MemberListener):
         found = {tenant: member.resident_bytes() for tenant, member in list(self._members.items())}
         return {tenant: size for tenant, size in found.items() if size}
 
-    # Events of members.
+    # The following methods handle the events of members.
 
     async def member_found(self, member: Member, found: Found) -> None:
         self._name(member)
@@ -202,7 +202,7 @@ class TenantPlanes(MemberListener):
     def front_reported(self, report: Report) -> None:
         self.listener.reported({**report, "models": self._others(None), "cards": self._cards()})
 
-    # Orders to members.
+    # The following methods send orders to members.
 
     def _member(self, tenant: str) -> Member:
         """Returns the data plane of a tenant. If there is none yet, requests its process."""

@@ -105,7 +105,7 @@ def test_a_database_of_a_newer_version_is_not_damaged(settings: Settings) -> Non
         connection.execute("UPDATE schema_floor SET oldest = '9999'")
     connection.close()
     assert repair(settings) == []
-    with pytest.raises(Unsupported, match="cannot be brought to this version's tables"):
+    with pytest.raises(Unsupported, match="cannot be migrated to this release"):
         versions(settings)
 
 

@@ -51,7 +51,7 @@ from service.core.target import ALL
 _NOT_BUILT = ("failed", "canceled")
 _BUILT = ("succeeded", "different")
 
-# uploads a file, and calls its argument with the number of bytes of each chunk that was sent
+# A function that uploads a file. It calls its argument with the number of bytes of each chunk that was sent.
 Send = Callable[[Callable[[int], None]], dict[str, Any]]
 
 
