@@ -28,8 +28,7 @@ class Attempt:
     claim until the block ends.
 
     A thread renews the lease and checks for a cancellation. The next call of `stage` raises the error that the thread
-    found. The
-    pipeline calls `stage` about ten times a second in all stages.
+    found. The pipeline calls `stage` about ten times a second in all stages.
 
     Attributes:
         last_stage: the stage that was begun last.

@@ -2,8 +2,7 @@
 
 A verification runs the artifact, compares its outputs, and measures its speed. The result is written to the database.
 The artifact is not served before it has passed. The artifact runs in a child process that is locked down, has limits,
-and has
-none of this process's secrets.
+and has none of this process's secrets.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
 
 
 class _OnlyFile:
-    """Collects the parts for which the parser calls its callbacks."""
+    """Receives the parser's callbacks. Refuses fields and a second file, and buffers the file's bytes for `take`."""
 
     def __init__(self) -> None:
         self.files, self.ended = 0, False

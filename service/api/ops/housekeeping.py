@@ -19,7 +19,7 @@ _TRIM_EVERY_S = 60.0
 
 
 class Housekeeping:
-    """Runs the tasks of one event loop, on other threads."""
+    """Runs the periodic tasks. The event loop only waits; the tasks run in other threads."""
 
     def __init__(self, services: Services, want_compiler: Callable[[], None]) -> None:
         """

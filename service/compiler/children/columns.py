@@ -1,8 +1,7 @@
 """The columns of a layer's operand, `[groups, K, positions]`.
 
-The layer multiplies a row of weights by one column to compute each result. For a convolution, a column
-contains the elements in one window of the operand. The moments of the columns show how a change of the weights changes
-the results.
+The layer multiplies a row of weights by one column to compute each result. For a convolution, a column contains the
+elements in one window of the operand. The moments of the columns show how a change of the weights changes the results.
 """
 
 from __future__ import annotations

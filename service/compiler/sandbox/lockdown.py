@@ -2,10 +2,9 @@
 apply to root.
 
 File access is restricted before the modules of the child's role are imported, and system calls are restricted
-afterwards. Landlock
-does not apply to other threads that are already running, so it must come first, while there is only one thread. Imports
-can then read only installed code. The seccomp filter comes last, because imports need more system calls than roles. It
-applies to every thread (TSYNC).
+afterwards. Landlock does not apply to other threads that are already running, so it must come first, while there is
+only one thread. Imports can then read only installed code. The seccomp filter comes last, because imports need more
+system calls than roles. It applies to every thread (TSYNC).
 """
 
 from __future__ import annotations

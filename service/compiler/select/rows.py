@@ -1,9 +1,8 @@
 """Finds the regions of a model (`kernels.rows`): operators that one kernel computes row by row.
 
 Operators are visited in order. An operator joins the region of its operand if both have the same domain (shape of rows
-and columns, see `kernels.rows`), and if no path
-from the region to the operator goes through an operator outside of both. A region with such a path could not be
-computed by a single call.
+and columns, see `kernels.rows`), and if no path from the region to the operator goes through an operator outside of
+both. A region with such a path could not be computed by a single call.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The pass `select`: replaces groups of operators by kernel calls, and lays out the tensors between them.
 
 Requires: a model of `qnn.*` operators.
+
 Ensures: every group that the kernel library accepts is a call of its kernel on flat buffers. Groups that the library
 declines are not changed and use plain tensors, and the report contains the reason. No layout change is needed between
-two kernels: a kernel
-writes a tensor with the largest halo that any reader needs. A part of a concatenation is written directly into the
-concatenated tensor if it needs no rescaling and begins at a block.
+two kernels: a kernel writes a tensor with the largest halo that any reader needs. A part of a concatenation is written
+directly into the concatenated tensor if it needs no rescaling and begins at a block.
 """
 
 from __future__ import annotations

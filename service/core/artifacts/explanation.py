@@ -2,9 +2,8 @@
 
 The coverage report lists the kernel calls in order. The report also lists the operators that no kernel computes, each
 with its position: the index of the kernel call that follows it. Functions that the profile timed between two kernel
-calls are
-code that TVM generated for the operators at that position. TVM fuses operators, so the report cannot tell which
-function computes which of them. All operators at one position therefore form one layer here.
+calls are code that TVM generated for the operators at that position. TVM fuses operators, so the report cannot tell
+which function computes which of them. All operators at one position therefore form one layer here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The memory is a `memfd` with a fixed number of slots, one for each instance of a model in the data plane. Before the
 data plane enters an instance's native code, it counts the call and sets the slot's mark; afterwards it clears the mark.
 This takes a few writes to memory (`native/plane/control/loading.h`). The supervising process maps the same memory.
-After a crash
-it reads which marks are still set; while the data plane runs, it looks for calls that have taken too long.
+After a crash it reads which marks are still set; while the data plane runs, it looks for calls that have taken too
+long.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import { buckets, observations, quantile } from "./metrics.js";
 
 const POINTS = 60; // two minutes of scrapes
 
-/** Draws the tiles. */
+/** Draws the tiles: throughput, latency and queue. */
 export function showNow(history) {
   const rates = history.rates();
   const durations = history.durations();

@@ -4,7 +4,8 @@ import { json, Unreachable } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
 import { bytes, count, duration, significant } from "./format.js";
 
-// the interval of requests for the table: for each response, the server reads the reports of all artifacts
+// The interval between requests for the table. It is long, because for each response the server reads the reports of all
+// artifacts.
 const AGAIN_MS = 10_000;
 const KINDS = {
   ready: "succeeded", building: "running", unverified: "queued", none: "canceled",
@@ -38,7 +39,7 @@ export class Pools {
     const [answer, problem] = await json(path, { method }).then(({ rows }) => [rows, null], (error) => [null, error]);
     if (path !== this.#path) return;
     element("pools").ariaBusy = "false";
-    // the key only permits predictions
+    // status 403: the key permits only predictions, so the table is hidden
     element("pools").closest("article").hidden = method === "GET" && problem?.status === 403;
     show(element("pools-problem"), problem && failure(problem instanceof Unreachable ? { message: "The server did not respond." } : problem));
     if (answer) {
