@@ -363,7 +363,7 @@ class Settings(BaseSettings, Serving, DataDir):
     @model_validator(mode="after")
     def _has_both(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key belong together")
+            raise ValueError("tls_cert and tls_key must be set together")
         if self.cluster_key is not None and self.cluster_key_file is not None:
             raise ValueError("cluster_key and cluster_key_file are both set: set only one of them")
         if self.plane_per_tenant and self.role is not Role.EMBEDDED:
@@ -371,7 +371,7 @@ class Settings(BaseSettings, Serving, DataDir):
         if self.plane_per_tenant and self.shared_memory:
             raise ValueError("shared_memory and plane_per_tenant exclude each other")
         if (self.registry_username is None) != (self.registry_password is None):
-            raise ValueError("registry_username and registry_password belong together")
+            raise ValueError("registry_username and registry_password must be set together")
         return self
 
     def serving(self, model: str) -> Serving:

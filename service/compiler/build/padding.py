@@ -65,7 +65,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
     varying = _varying(signature, buckets)
     length = padded_length(signature, varying)
     if length is None:
-        return Padding(False, "only integer inputs that vary in one length are padded")
+        return Padding(False, "inputs are padded only if all that vary are integers and have the same length")
     if any(spec.dtype.kind in "iu" and spec.bounds is None for spec in signature.inputs):
         return Padding(False, "the file does not state which values its inputs may have")
     lengths = sorted({_previous_length(signature, buckets, position, varying) + 1, length - 1} - {0, length})

@@ -121,7 +121,7 @@ class _Forming:
         if _name(value) in REDUCTIONS:
             before = shape_of(value.args[0])
             if _axes(value) != [len(before) - 1] or len(shape) != len(before):
-                raise Declined("it does not reduce the last axis only")
+                raise Declined("it does not reduce only the last axis, or does not keep that axis")
             shape = before
         elif shape and shape[-1] == 1:
             for source in self.reads[index]:

@@ -122,7 +122,7 @@ def _dynamic(image: Image) -> dict[int, int]:
             raise ElfError(f"its dynamic section has an entry {tag:#x} of {value:#x}")
         entries[tag] = value
     else:
-        raise ElfError("its dynamic section does not end")
+        raise ElfError("its dynamic section has no end marker")
     if not entries.keys() >= _NEEDED:
         raise ElfError("its dynamic section lacks a table")
     return entries
@@ -133,7 +133,7 @@ def _tables(image: Image, dynamic: Mapping[int, int]) -> _Tables:
     table = image.at(dynamic[_SYMTAB], count * SYMBOL_BYTES, "its symbol table")
     strings = image.at(dynamic[_STRTAB], dynamic[_STRSZ], "its string table")
     if not strings.endswith(b"\0"):
-        raise ElfError("its string table does not end")
+        raise ElfError("its string table does not end with a zero byte")
     # The loader reserves the first three entries of the table.
     if _PLTGOT in dynamic and not image.is_data(dynamic[_PLTGOT], 3 * _POINTER_BYTES):
         raise ElfError("its table of jumps is not in its data")

@@ -59,7 +59,7 @@ class Alias:
         """
         if percent < ALL_PERCENT:
             if version == self.version:
-                raise InvalidInput(f"{self.name!r} of model {self.model!r} stands for version {version} already")
+                raise InvalidInput(f"alias {self.name!r} of model {self.model!r} already points at version {version}")
             return replace(self, canary=version, canary_percent=percent, changed_at=at)
         previous = self.previous if version == self.version else (self.version, *self.previous)[:_MOST_PREVIOUS]
         return replace(self, version=version, canary=None, canary_percent=0, previous=previous, changed_at=at)
@@ -80,7 +80,7 @@ class Alias:
             return replace(self, canary=None, canary_percent=0, changed_at=at)
         if not self.previous:
             raise Conflict(
-                f"{self.name!r} of model {self.model!r} stood for no version before {self.version}",
+                f"alias {self.name!r} of model {self.model!r} pointed at no version before {self.version}",
                 hint=f"promote another: octet promote {self.model} VERSION",
             )
         version, *rest = self.previous

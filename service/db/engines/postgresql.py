@@ -92,7 +92,9 @@ class PostgresqlEngine:
             return unreachable
         if state == _STANDBY:
             self.writing.dispose()
-            return DatabaseUnreachable("the database is a standby now", hint="name all hosts in the URL")
+            return DatabaseUnreachable(
+                "the database server is now a read-only standby", hint="name all hosts in the URL"
+            )
         if state in _FULL:
             return StorageFull(hint="make room on the disk of the database")
         if state in (*_TOO_LONG, *_UNDONE):

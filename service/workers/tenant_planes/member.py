@@ -24,10 +24,10 @@ _MOST_QUESTIONS = 64  # questions that may be open at the same time
 _PAGE_BYTES = 4096
 _NOT_THERE = {
     "code": "not_found",
-    "title": "There is no such thing.",
+    "title": "There is no such resource.",
     "http": 404,
     "grpc": 5,
-    "detail": "It is not there.",
+    "detail": "There is no such model or worker.",
 }
 _TOO_MANY = {
     **{"code": "queue_full", "title": "Too many requests are waiting.", "http": 429, "grpc": 8},

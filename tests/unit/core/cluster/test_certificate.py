@@ -40,5 +40,5 @@ def test_an_invalid_certificate_is_named(tmp_path: Path, files: tuple[Path, Path
 
 
 def test_a_certificate_needs_its_key(files: tuple[Path, Path]) -> None:
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="must be set together"):
         Settings(tls_cert=files[0])

@@ -54,7 +54,7 @@ def test_promoting_the_current_version_ends_the_canary() -> None:
 
 
 def test_the_current_version_cannot_be_the_canary() -> None:
-    with pytest.raises(InvalidInput, match="version 1 already"):
+    with pytest.raises(InvalidInput, match="already points at version 1"):
         ONE.promoted(1, 10, NOW)
     with pytest.raises(InvalidInput, match="share requests with"):
         first("digits", "stable", 1, 10, NOW)
