@@ -11,7 +11,7 @@ from tvm import relax
 from service.compiler.importers.names import join_names, printable, unique
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.build import Stage
-from service.core.errors import InvalidInput, OctetError, UnsupportedOperator
+from service.core.errors import InvalidInput, OctetError, Unsupported, UnsupportedOperator
 from service.core.models.signature import Quantization, TensorSpec, datatype_of
 
 # Called before each operator is converted, with the operator and the name of its output.
@@ -52,6 +52,34 @@ def check_names(shapes: Shapes, names: Sequence[str], refusal: type[OctetError] 
     """Raises `refusal` if a given shape does not belong to one of the inputs `names`."""
     for name in shapes.keys() - set(names) - ({""} if len(names) == 1 else set()):
         raise refusal(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(names))}")
+
+
+def agreed_shape(label: str, declared: Sequence[int | str | None], given: Sequence[int] | None) -> tuple[int, ...]:
+    """Returns the shape for which an input is compiled. If the first dimension has no number, it is a batch and becomes
+    1.
+
+    Args:
+        declared: the shape in the file. An open dimension is None, or has a name.
+        given: the shape that the user gave. Sizes in the file take precedence.
+
+    Raises:
+        Unsupported: no shape is given, and another dimension has no number.
+        InvalidInput: the given shape contradicts the file.
+    """
+    if given is not None:
+        pairs = zip(given, declared, strict=False)
+        fits = len(given) == len(declared) and all(size == own or not isinstance(own, int) for size, own in pairs)
+        if not fits or any(size < 1 for size in given):
+            raise InvalidInput(f"the input {label} has the shape {list(declared)}, not {list(given)}")
+        return tuple(given)
+    if not all(isinstance(size, int) for size in declared[1:]):
+        shown = [size if isinstance(size, int) else size or "?" for size in declared]
+        raise Unsupported(
+            f"the input {label} has the shape {shown}: every dimension except the batch needs a number",
+            tensor=label,
+            hint=f"give the shape: --input-shape {label}=1,…",
+        )
+    return tuple(size if isinstance(size, int) else 1 for size in declared)
 
 
 def unique_specs(

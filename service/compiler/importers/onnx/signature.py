@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from service.compiler.importers.builder.module import quantization_of, unique_specs
+from service.compiler.importers.builder.module import agreed_shape, quantization_of, unique_specs
 from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.model import End, Model
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import InvalidInput, Unsupported
+from service.core.errors import Unsupported
 from service.core.models.signature import DATATYPES, ModelSignature, TensorSpec
 
 _DTYPES = set(DATATYPES.values())
@@ -32,17 +32,7 @@ def input_shape(end: End, given: Sequence[int] | None = None) -> Shape:
     check_sendable(end, "input")
     if end.shape is None:
         raise Unsupported(f"the file gives no shape for the input {label}", tensor=label)
-    if given is not None:
-        return _agreed(end, end.shape, given)
-    open_ended = [axis for axis, size in enumerate(end.shape) if not isinstance(size, int)]
-    if any(axis > 0 for axis in open_ended):
-        shown = [size if isinstance(size, int) else size or "?" for size in end.shape]
-        raise Unsupported(
-            f"the input {label} has the shape {shown}: every dimension except the batch needs a number",
-            tensor=label,
-            hint=f"give the shape: --input-shape {label}=1,…",
-        )
-    shape = tuple(size if isinstance(size, int) else 1 for size in end.shape)
+    shape = agreed_shape(label, end.shape, given)
     if any(size < 1 for size in shape):
         raise Unsupported(f"the input {label} has the empty shape {list(shape)}", tensor=label)
     return shape
@@ -57,15 +47,6 @@ def check_sendable(end: End, what: str) -> None:
     if end.dtype not in _DTYPES:
         label = shortened(end.name)
         raise Unsupported(f"the {what} {label} has the type {end.dtype}, which cannot be sent", tensor=label)
-
-
-def _agreed(end: End, shape: tuple[int | str | None, ...], given: Sequence[int]) -> Shape:
-    fits = len(given) == len(shape) and all(
-        size == own or not isinstance(own, int) for size, own in zip(given, shape, strict=False)
-    )
-    if not fits or any(size < 1 for size in given):
-        raise InvalidInput(f"the input {shortened(end.name)} has the shape {list(shape)}, not {list(given)}")
-    return tuple(given)
 
 
 def signature_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -89,6 +89,16 @@ class Node(base.Node):
         """Returns a list of integers."""
         items = value if isinstance(value, list | tuple) else [value]
         return [self.integer(item) for item in items]
+
+    def parts(self, value: Any) -> Sequence[Any]:
+        """Returns a list of operands, of which there must be at least one."""
+        if not isinstance(value, list | tuple) or not value:
+            self.unsupported("joins something other than a list of tensors")
+        return value
+
+    def reduced_axes(self, value: Any, rank: int) -> list[int]:
+        """Returns axes without repetition, or all axes for None."""
+        return sorted(set(range(rank) if value is None else self.axes(self.sizes(value), rank)))
 
     def axis(self, named: Any, rank: int) -> int:
         return super().axis(self.integer(named), rank)

@@ -9,7 +9,15 @@ from typing import Any
 from tvm import relax
 
 from service.compiler.importers.archive import Archive
-from service.compiler.importers.builder.module import At, Shapes, build_main, check_names, import_stage, param
+from service.compiler.importers.builder.module import (
+    At,
+    Shapes,
+    agreed_shape,
+    build_main,
+    check_names,
+    import_stage,
+    param,
+)
 from service.compiler.importers.detect import PT2
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.names import printable
@@ -21,7 +29,7 @@ from service.compiler.importers.torch.importer import computed, outputs_of
 from service.compiler.importers.torch.signature import output_specs, spec_of
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
-from service.core.errors import InvalidInput, Unsupported
+from service.core.errors import Unsupported
 from service.core.models.signature import ModelSignature, TensorSpec
 
 
@@ -99,15 +107,5 @@ def _input_specs(inputs: Sequence[End], shapes: Shapes) -> tuple[TensorSpec, ...
 
 
 def _input_spec(end: End, shapes: Shapes) -> TensorSpec:
-    shape = shapes.get(end.name, shapes.get(""))
-    if shape is None:
-        shape = [1 if size is None and axis == 0 else size for axis, size in enumerate(end.shape)]  # type: ignore[misc]
-    if len(shape) != len(end.shape) or any(own not in (None, size) for size, own in zip(shape, end.shape, strict=True)):
-        raise InvalidInput(f"the input {printable(end.name)} has the shape {list(end.shape)}, not {list(shape)}")
-    if None in shape:
-        raise Unsupported(
-            f"the input {printable(end.name)} has the shape {list(end.shape)}; every dimension except the batch "
-            "needs a number",
-            hint=f"specify them: --input-shape {printable(end.name)}=1,…",
-        )
-    return spec_of(end.name, Spec(end.dtype, tuple(shape)))
+    shape = agreed_shape(printable(end.name), end.shape, shapes.get(end.name, shapes.get("")))
+    return spec_of(end.name, Spec(end.dtype, shape))

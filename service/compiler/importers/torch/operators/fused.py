@@ -15,7 +15,7 @@ from tvm import relax
 
 from service.compiler.importers.torch import packed
 from service.compiler.importers.torch.node import Node
-from service.compiler.importers.torch.operators import accumulating, pooling
+from service.compiler.importers.torch.operators import accumulating, joining, pooling
 from service.compiler.importers.torch.operators.elementwise import bounded
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
@@ -148,11 +148,9 @@ def _requantize(node: Node, input: Any, *, out_type: QuantizedType, clamp: Clamp
 
 
 def _cat(node: Node, tensors: Any, dim: Any = 0, *, out_type: QuantizedType, clamp: Clamp) -> Value:
-    parts = [node.activation(part) for part in (tensors if isinstance(tensors, list) else [])]
-    node.require(bool(parts), "joins something other than a list of tensors")
-    made, axis = _bounded(node, out_type, clamp), node.axis(dim, len(parts[0][0].shape))
-    types = [quantized for _, quantized in parts]
-    return node.value(ops.concatenate([part.expr for part, _ in parts], types, made, axis), made)
+    return joining.join(
+        node, [node.activation(part) for part in node.parts(tensors)], dim, _bounded(node, out_type, clamp)
+    )
 
 
 def _mean(

@@ -55,7 +55,7 @@ def _reduced(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, d
     """Converts the sum."""
     x = operand(node, input)
     rank = len(shape_of(x))
-    axes = sorted({node.axis(each, rank) for each in (range(rank) if dim in (None, []) else node.sizes(dim))})
+    axes = node.reduced_axes(None if dim == [] else dim, rank)
     return node.value(Real(node.emit, x).total(x, axes, keepdims=node.flag(keepdim)), None)
 
 
@@ -63,7 +63,7 @@ def _extreme(make: Callable[..., relax.Call]) -> Callable[..., Value]:
     def convert(node: Node, input: Any, dim: Any = (), keepdim: Any = False) -> Value:
         x = operand(node, input)
         rank = len(shape_of(x))
-        axes = sorted({node.axis(each, rank) for each in (node.sizes(dim) or range(rank))})
+        axes = node.reduced_axes(node.sizes(dim) or None, rank)
         return node.value(make(x, axis=axes, keepdims=node.flag(keepdim)), None)
 
     return convert
@@ -199,26 +199,27 @@ def _convolved(
     node: Node,
     input: Any,
     weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-    positions: int,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
 ) -> Value:
-    """Returns the convolution of `[N, C, H, W]`. If `positions` is 1, the operand is `[N, C, L]`: images of one row."""
+    """Converts a convolution of images `[N, C, H, W]`, or of rows `[N, C, L]`, which are images of one row. The padding
+    may be a word (`same` or `valid`).
+    """
     if not isinstance(weight, Tensor) or weight.quantization is not None:
         node.unsupported("has weights that are computed or quantized")
-    x = node.real_tensor(input)
-    if len(x.shape) != positions + 2 or weight.data.ndim != positions + 2:
-        node.unsupported(f"on a tensor with {len(x.shape)} dimensions, and weights with {weight.data.ndim}")
-    if positions == 1:
+    x, rank = node.real_tensor(input), weight.data.ndim
+    if rank not in (3, 4) or len(x.shape) != rank:
+        node.unsupported(f"on a tensor with {len(x.shape)} dimensions, and weights with {rank}")
+    if rank == 3:
         batch, channels, length = x.shape
         rows = node.value(relax.op.reshape(x.expr, [batch, channels, 1, length]), None)
         of_rows = Tensor(weight.data[:, :, None])
         steps, apart = [1, *node.sizes(stride)], [1, *node.sizes(dilation)]
         around = padding if isinstance(padding, str) else [0, *node.sizes(padding)]
-        made = _convolved(node, rows, of_rows, bias, steps, around, apart, groups, 2)
+        made = _convolved(node, rows, of_rows, bias, steps, around, apart, groups)
         return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), None)
     strides, dilations = node.pair(stride, 1), node.pair(dilation, 1)
     sides = _sides(node, padding, weight.data.shape[2:], strides, dilations)
@@ -257,24 +258,6 @@ def _sides(
     return before[0], before[1], totals[0] - before[0], totals[1] - before[1]
 
 
-def _conv(positions: int) -> Callable[..., Value]:
-    """Returns the rule of `aten::conv1d` or `aten::conv2d`."""
-
-    def convert(
-        node: Node,
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: Any = 1,
-    ) -> Value:
-        return _convolved(node, input, weight, bias, stride, padding, dilation, groups, positions)
-
-    return convert
-
-
 def _convolution(
     node: Node,
     input: Any,
@@ -291,17 +274,7 @@ def _convolution(
     """Converts a convolution as a trace contains it. The arguments after `groups` are flags that select kernels."""
     if node.flag(transposed):
         node.unsupported("is transposed")
-    return _convolution_mode(node, input, weight, bias, stride, padding, dilation, groups)
-
-
-def _convolution_mode(
-    node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
-) -> Value:
-    """Converts a convolution as a trace contains it, if its padding is a word (`same` or `valid`)."""
-    positions = len(node.sizes(stride))
-    if positions not in (1, 2):
-        node.unsupported(f"has {positions} dimensions; only 1 or 2 can be compiled")
-    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, positions)
+    return _convolved(node, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _attention(
@@ -379,13 +352,13 @@ _SILU = function(real.silu)
 # Rules for operands that are not quantized, like `real.RULES`. `ANY` contains the rules for all operands.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::_convolution": _convolution,
-    "aten::_convolution_mode": _convolution_mode,
+    "aten::_convolution_mode": _convolved,
     "aten::amax": _extreme(relax.op.max),
     "aten::amin": _extreme(relax.op.min),
     "aten::batch_norm": _batch_norm,
     "aten::bmm": _matmul,
-    "aten::conv1d": _conv(1),
-    "aten::conv2d": _conv(2),
+    "aten::conv1d": _convolved,
+    "aten::conv2d": _convolved,
     "aten::cos": function(real.of_relax(relax.op.cos)),
     "aten::elu": _elu,
     "aten::embedding": _embedding,

@@ -223,8 +223,7 @@ def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
 
 
 def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
-    parts = [node.tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
-    node.require(bool(parts), "joins something other than a list of tensors")
+    parts = [node.tensor(part) for part in node.parts(tensors)]
     if len({(part.dtype, part.quantized) for part in parts}) > 1:
         node.unsupported("joins tensors with different types or scales")
     return Value(movement.stack(node, [part.expr for part in parts], node.integer(dim)), parts[0].quantized)

@@ -140,9 +140,9 @@ def averaged(node: Node, input: Any, dim: Any, keepdim: Any, out_type: Quantized
     """Converts the mean over dimensions, or over all dimensions if none is given."""
     x, quantized = node.activation(input)
     rank = len(x.shape)
-    axes = {node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))}
+    axes = node.reduced_axes(dim, rank)
     node.require(bool(axes), "is a mean without dimensions")
-    return node.value(ops.mean(x.expr, quantized, out_type, axes=sorted(axes), keepdims=node.flag(keepdim)), out_type)
+    return node.value(ops.mean(x.expr, quantized, out_type, axes=axes, keepdims=node.flag(keepdim)), out_type)
 
 
 def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:

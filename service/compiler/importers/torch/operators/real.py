@@ -102,7 +102,7 @@ def _softmax(node: Node, input: Any, dim: Any, dtype: Any = None) -> Value:
 def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
     x = node.real_tensor(input).expr
     rank = len(x.ty.shape)
-    axes = sorted({node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))})
+    axes = node.reduced_axes(dim, rank)
     node.require(bool(axes), "is a mean without dimensions")
     return node.value(Real(node.emit, x).mean(x, axes, keepdims=node.flag(keepdim)), None)
 
@@ -152,8 +152,7 @@ def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> rel
 
 
 def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
-    parts = [node.real_tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
-    node.require(bool(parts), "joins something other than a list of tensors")
+    parts = [node.real_tensor(part) for part in node.parts(tensors)]
     return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
 
 
