@@ -49,7 +49,7 @@ def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Coll
 def reachable_from(blobs: BlobStore, roots: Iterable[Digest]) -> set[Digest]:
     """Returns `roots` and everything that the manifests and indexes among them refer to: configs, layers and manifests.
 
-    A `subject` is not followed: a report does not keep the manifest alive that it is about.
+    A `subject` is not followed: a report does not keep alive the manifest that it is about.
     """
     reachable: set[Digest] = set()
     pending = list(roots)

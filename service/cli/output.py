@@ -107,8 +107,8 @@ def where(error: Mapping[str, Any]) -> dict[str, str]:
 def reporting(as_json: bool) -> Iterator[Output]:
     """Runs a command's body. Shows an error to the user and exits with status 1, or `DIFFERENT`.
 
-    A `ModuleNotFoundError` is reported as a package that is not installed (a runtime-only installation lacks some), an
-    `OSError` as a problem with a file that the user named, such as a folder without write permission.
+    A `ModuleNotFoundError` is reported as a missing package, because a runtime-only installation lacks some packages.
+    An `OSError` is reported as a problem with a file that the user named, such as a folder without write permission.
     """
     output = Output(as_json)
     try:

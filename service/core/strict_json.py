@@ -27,21 +27,21 @@ def parse_strict(data: bytes, most_bytes: int, what: str) -> Any:
 
 
 def members(value: Any, what: str) -> dict[str, Any]:
-    """Raises `InvalidInput` unless `value` is an object."""
+    """Returns `value` if it is an object. Otherwise raises `InvalidInput`."""
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} is not a JSON object")
     return value
 
 
 def text(value: Any, what: str, most_characters: int = 4096) -> str:
-    """Raises `InvalidInput` unless `value` is a string that can be shown in a line."""
+    """Returns `value` if it is a string that can be shown in a line. Otherwise raises `InvalidInput`."""
     if not isinstance(value, str) or len(value) > most_characters or not value.isprintable():
         raise InvalidInput(f"{what} is not a printable string of at most {most_characters} characters")
     return value
 
 
 def items(value: Any, what: str, most: int) -> list[Any]:
-    """Raises `InvalidInput` unless `value` is an array of at least one and at most `most` elements."""
+    """Returns `value` if it is an array of 1 to `most` elements. Otherwise raises `InvalidInput`."""
     if not isinstance(value, list) or not 1 <= len(value) <= most:
         raise InvalidInput(f"{what} is not an array of 1 to {most} elements")
     return value

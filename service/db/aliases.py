@@ -44,7 +44,8 @@ class AliasStore:
 
         Raises:
             NotFound: the model has no such version.
-            InvalidInput: `name` cannot be set, or `percent` is not possible.
+            InvalidInput: `name` cannot be set, or `percent` is below 100 and the alias is new or points at `version`
+                already.
         """
         check_alias(name)
 

@@ -29,7 +29,7 @@ def tag_of(digest: Digest) -> str:
 
 
 def sign(registry: Registry, digest: Digest, signer: Signer) -> None:
-    """Adds a signature of `digest` to the existing ones. Raises as `Registry` does."""
+    """Adds a signature of `digest` to the existing ones. Raises the errors of `Registry`."""
     reference = registry.reference
     payload = canonical_json(
         {

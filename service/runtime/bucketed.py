@@ -13,7 +13,7 @@ from service.runtime.model import Model
 
 
 class BucketedModel:
-    """One instance: one call at a time, from any thread.
+    """One instance of a model with buckets. It runs one call at a time, from any thread.
 
     Attributes:
         models: one for each bucket, the smallest first.

@@ -26,7 +26,7 @@ class Latency:
     """The times of calls of one model, one after the other.
 
     Attributes:
-        batch: samples that a call answers.
+        batch: the number of samples in a call.
         elapsed_s: the time from the first call to the end of the last.
         taken_s: `[calls] float64`, the time of each call.
     """

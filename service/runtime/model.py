@@ -18,7 +18,10 @@ from service.runtime.threads import Threads
 
 
 class Model:
-    """One instance: one call at a time, from any thread. `clone` creates another, which shares the constants."""
+    """One instance of a model. It runs one call at a time, from any thread.
+
+    `clone` creates another instance, which shares the constants.
+    """
 
     def __init__(
         self,

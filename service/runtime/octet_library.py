@@ -310,7 +310,7 @@ class NativeModel(_Owner):
 
     @property
     def is_lost(self) -> bool:
-        """True if a GPU that it was loaded to has failed: only another process can use that GPU again."""
+        """True if a GPU that the model was loaded to has failed. Only another process can use that GPU again."""
         return bool(library().is_lost(self.handle))
 
     def symbol(self, name: str) -> int | None:
@@ -332,7 +332,7 @@ class NativeModel(_Owner):
 
 
 class NativeInstance(_Owner):
-    """An arena, and the tensors that are bound to it: one run at a time, from any thread.
+    """An arena, and the tensors that are bound to it. It computes one run at a time, from any thread.
 
     Attributes:
         call: `call(*arrays)` binds the arrays, runs, and returns the outputs in memory of their own. `call` returns

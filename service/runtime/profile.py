@@ -37,7 +37,7 @@ class Profile:
     Attributes:
         machine: the name of the machine's processor or GPU.
         threads: the threads that share a call.
-        rounds: how often everything was timed.
+        rounds: the number of times that every kernel call was timed.
         model_seconds: the median of whole calls of the model.
         least_model_seconds: the time of the fastest call; much less than the median if other programs use the machine.
         peak_macs_per_s: the peak of the target's instructions on as many threads; None if the artifact has no loop.

@@ -19,7 +19,8 @@ _FEWEST_ROUNDS = 5
 def time_calls(models: Sequence[Model], seconds: float) -> list[dict[str, float]]:
     """Returns the time of each model's kernels, by symbol. Measures for about `seconds` and at least five rounds.
 
-    Every call is timed at its position in the model. The fastest of the rounds counts, and calls of one symbol add up.
+    Every call is timed at its position in the model. The fastest time of each call in any round counts. The times of
+    the calls of one symbol are added.
     """
     inputs = sample_inputs(models[0].signature, 2)[1]  # the second sample is random
     least = [model.time_calls(inputs) for model in models]

@@ -32,11 +32,11 @@ def team_of(cores: Iterable[Core], budget: int = 0, window_s: float = 0.1) -> Na
 
 
 class Threads:
-    """A number of threads: `with threads:` waits for as many cores, and every kernel that is called inside is shared by
-    these threads.
+    """A number of threads that share the work of kernels.
 
-    A model enters this context for every call. A measurement enters it around everything that must not be disturbed.
-    Not for `async`.
+    `with threads:` waits for as many cores, and every kernel that is called in the block is shared by these threads. A
+    model enters this context for every call. A measurement enters it around everything that must not be disturbed. Not
+    for `async`.
 
     Attributes:
         team: the team that has the cores.

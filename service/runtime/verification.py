@@ -18,17 +18,20 @@ from service.runtime.model import Model
 
 
 def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[str, Any]:
-    """Compares with the canonical form's outputs, which are attached to an artifact (`Report.VECTORS` and `PROBES`).
+    """Compares a model's outputs with those of the canonical form.
+
+    Args:
+        vectors, probes: the reports `Report.VECTORS` and `Report.PROBES` that are attached to the artifact.
 
     Returns:
-        `core.verification.witnesses.report`.
+        The result of `core.verification.witnesses.report`.
     """
     (comparison,) = compare(model, [vectors], [] if probes is None else [probes])
     return verdict(comparison)
 
 
 def verdict(comparison: Comparison) -> dict[str, Any]:
-    """Returns `core.verification.witnesses.report` of a comparison with the canonical form's outputs."""
+    """Returns the report (`core.verification.witnesses.report`) of a comparison with the canonical form's outputs."""
     kinds = input_kinds(PATTERNS, len(comparison.inputs))
     return report([Statement(CANONICAL, comparison)], [], kinds, "the artifact contains no other expected outputs")
 

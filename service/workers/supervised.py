@@ -44,7 +44,7 @@ _LAST_WORDS_S = 0.5  # the time between the `last_words` signal and SIGKILL
 
 
 class Ready:
-    """A child's end of the pipe to the supervisor. Calling it reports that the child is ready."""
+    """The child's end of its pipe to the supervisor. Calling this object reports that the child is ready."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe

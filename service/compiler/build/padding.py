@@ -26,7 +26,7 @@ from service.core.models.signature import ModelSignature, TensorSpec
 
 @dataclass(frozen=True)
 class Padding:
-    """The result of the check.
+    """The result of comparing outputs with and without padding.
 
     Attributes:
         exact: true if every output value was the same with and without padding.

@@ -26,7 +26,7 @@ _LEFT_BEHIND_S = 3600.0
 
 
 class Results:
-    """A store of results and the files that belong to them. If it becomes too large, the least recently used results
+    """A store of the results of children, and of their files. If it becomes too large, the least recently used results
     are deleted.
 
     Args:
@@ -38,8 +38,7 @@ class Results:
         self._directory, self._max_bytes = directory, max_bytes
 
     def take(self, question: Mapping[str, Any], into: Path) -> dict[str, Any] | None:
-        """Returns the cached result for `question` and copies its files to `into`. Returns None if it is not in the
-        cache.
+        """Returns the cached result for `question`, after copying its files to `into`. Returns None if none is cached.
         """
         entry = self._entry(question)
         try:

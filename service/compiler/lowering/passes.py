@@ -67,7 +67,7 @@ Run = Callable[[tvm.IRModule, Context], tvm.IRModule]
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass.
+    """A step of the lowering: a named function that transforms a module.
 
     Attributes:
         name: the name in texts and file names.

@@ -54,9 +54,8 @@ def put_into(
 ) -> tuple[list[relax.Var], Strided]:
     """Follows the chain of reshapes and permutations that begins at the matrices `var`, while each has only one reader.
 
-    Returns the variables of the chain, and a view of the last variable that contains the elements of `var` in their
-    order in `var`. The rows of the view are contiguous, so a kernel that computes `var` can write the last variable
-    directly.
+    Returns the variables of the chain, and a view of the last variable. The view contains the elements in the order of
+    `var`. Its rows are contiguous, so a kernel that computes `var` can write the last variable directly.
 
     Args:
         readers: the result of `readers_of`.
@@ -133,10 +132,9 @@ def _after(value: relax.Call, view: Strided) -> Strided | None:
 
 
 def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
-    """Returns the view of a chain's last variable that contains the elements of the chain's first operand in their
-    order there.
+    """Returns a view of a chain's last variable, with the elements in the order of the chain's first operand.
 
-    Returns None if that order is not a strided view of the variable.
+    Returns None if no strided view has this order.
     """
     view: Strided | None = Strided.of(shape_of(steps[-1][0]))
     for _, value in reversed(steps):

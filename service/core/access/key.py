@@ -83,7 +83,7 @@ class Key:
         return Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
     def is_key(self, text: bytes) -> bool:
-        """Returns true if `text` is this key and it is not revoked. The comparison takes constant time."""
+        """Returns true if `text` is this key's text and the key is not revoked. The comparison takes constant time."""
         return self.revoked_at is None and hmac.compare_digest(_digest(text), self.digest)
 
     def to_json(self) -> dict[str, Any]:

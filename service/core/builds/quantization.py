@@ -99,8 +99,8 @@ class QuantizationOptions:
         adaround: True to round weights so that results change least, instead of to the nearest value.
         rounds: the number of times that ranges are chosen again, from the values in the quantized model.
         sensitivity: True to measure the cost of each layer and the trade-off curve too.
-        budget: the largest share of correct answers that quantization may lose; further layers leave integers to meet
-            it. None: no limit.
+        budget: the largest share of correct answers that quantization may lose. To stay within it, further layers are
+            taken out of 8-bit integers. None: no limit.
         raise_to: the precision that the budget gives to layers for which this precision suffices; other layers stay in
             float32.
         latency_budget: the longest time that a call may take. As many of the noisiest layers stay in float as this time

@@ -32,7 +32,7 @@ class Pair:
 
 
 class Certificate:
-    """The certificate and key files, which a handshake reads again if they have changed. This class is thread-safe.
+    """The certificate and its key, in two files. A handshake reads changed files again. This class is thread-safe.
 
     If the changed files cannot be used, the error is logged and the old pair stays in use. This happens if a renewal
     failed, or has so far written only one of the two files. A forked process starts with the pair that was read before

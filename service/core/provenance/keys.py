@@ -110,7 +110,8 @@ def signer_of(settings: Settings) -> Signer | None:
 
 
 def trusted_keys(settings: Settings) -> tuple[TrustedKey, ...]:
-    """Loads the keys in the setting `trusted_keys`. If it is empty, there are none, and signatures are not required.
+    """Loads the keys in the setting `trusted_keys`. If the setting is empty, returns no keys: signatures are not
+    required.
 
     Raises:
         InvalidInput: a file or folder contains no public key, or contains something else too. A path is never skipped

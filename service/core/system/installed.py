@@ -22,7 +22,7 @@ _SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn
 
 
 def is_installed(module: str) -> bool:
-    """Returns true if a module is installed. The parent packages of the module may be missing too."""
+    """Returns true if a module is installed. Returns false also if a parent package is missing."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

@@ -64,8 +64,8 @@ class Claimable:
         now: the time that the ends of leases are compared with.
         silent: row numbers of builds without a heartbeat for the time of a lease, even if the clock was set back.
         targets: the targets whose builds may be claimed; empty for all.
-        passing: True for a worker that runs a build beside a long one: it claims no background builds, and the build
-            with the smallest model file first.
+        passing: True for a worker that runs a build beside a long one. Such a worker claims no background builds, and
+            claims the builds with the smallest model files first.
     """
 
     now: datetime
@@ -84,7 +84,10 @@ class Claimable:
 
     @property
     def order(self) -> tuple[sa.ColumnElement[Any], ...]:
-        """The order of claims: background builds last, otherwise the oldest first; the smallest first if `passing`."""
+        """The order of claims: the oldest build first, and background builds last.
+
+        If `passing`, the smallest build first.
+        """
         if not self.passing:
             return builds.c.background, builds.c.sequence
         size = sa.select(sa.func.min(model_versions.c.size_bytes)).where(model_versions.c.source == builds.c.source)

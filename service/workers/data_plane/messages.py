@@ -26,7 +26,13 @@ class HistogramChange(TypedDict):
 
 
 class ResponseCounts(TypedDict):
-    """The durations of responses with one status: `rest` with an HTTP status, or `grpc` with the name of a code."""
+    """The durations of the responses with one status.
+
+    Attributes:
+        protocol: `rest` or `grpc`.
+        code: an HTTP status, or the name of a gRPC code.
+        total: the durations.
+    """
 
     protocol: str
     code: str

@@ -62,7 +62,7 @@ class Served:
         self._end_if_unused()
 
     async def unused(self) -> None:
-        """Waits until it has no holders in this process, after `retire`."""
+        """Waits until the model was retired and nothing in this process holds it any more."""
         await self._unused.wait()
 
     def _end_if_unused(self) -> None:
