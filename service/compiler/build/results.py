@@ -38,8 +38,7 @@ class Results:
         self._directory, self._max_bytes = directory, max_bytes
 
     def take(self, question: Mapping[str, Any], into: Path) -> dict[str, Any] | None:
-        """Returns the cached result for `question`, after copying its files to `into`. Returns None if none is cached.
-        """
+        """Returns the cached result for `question` and copies its files to `into`. Returns None if none is cached."""
         entry = self._entry(question)
         try:
             os.utime(entry)  # the modification time records the last use
