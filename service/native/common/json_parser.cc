@@ -73,7 +73,7 @@ struct Decimal {
 };
 
 Decimal decimal_of(std::string_view text) {
-  Decimal number{!text.empty() && text[0] == '-', 0, 0, 0};
+  Decimal number{text[0] == '-', 0, 0, 0};
   bool has_point = false;
   size_t at = number.is_negative;
   for (; at < text.size() && (is_digit(text[at]) || text[at] == '.'); ++at) {
@@ -106,8 +106,7 @@ double correctly_rounded(std::string_view text) {
   return real;
 }
 
-// Returns the nearest double; infinity if the number exceeds the range of double, or if memory runs out. Empty text, of
-// a number that was refused, is 0.
+// Returns the nearest double; infinity if the number exceeds the range of double, or if memory runs out.
 //
 // The result is exact if both the digits and the power of ten are exact as doubles, because one operation rounds once
 // (Clinger 1990). Otherwise, the C library converts the number.
@@ -193,7 +192,7 @@ std::string_view JsonParser::refuse_number(const char* from) {
   } else {
     on_error(*from == '-' || is_digit(*from) ? "a number without digits" : "expected a value");
   }
-  return {};
+  return "0";
 }
 
 bool JsonParser::skip_digits() {
@@ -210,7 +209,7 @@ std::string_view JsonParser::number_text() {
   if (!skip_digits()) return refuse_number(from);
   if (*first == '0' && at_ - first > 1) {
     on_error("a number with a leading zero");
-    return {};
+    return "0";
   }
   if (at_ < end_ && *at_ == '.') {
     ++at_;

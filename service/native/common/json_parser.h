@@ -72,7 +72,7 @@ class JsonParser {
 
   // Reads a string, and returns the text between its quotes, whose escapes are valid.
   std::string_view string_text();
-  std::string_view number_text();
+  std::string_view number_text();  // Reads a number, and returns its text. An invalid number is "0".
   // Decodes the text of a string. `to` has room for the text, or is the place of the text. Returns the end of the
   // result.
   static char* decode(std::string_view string_text, char* to);

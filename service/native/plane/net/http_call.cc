@@ -55,8 +55,7 @@ void HttpCall::begin() {
   try {
     caller_ = identify();
   } catch (const Problem& problem) {
-    has_failed_ = true;
-    return connection_.respond(problem);
+    return HttpExchange::refuse(problem);
   }
   guard([this] {
     if (is_local_info()) return is_about_model(*info_) ? look_up() : describe(nullptr);
@@ -284,14 +283,13 @@ void HttpCall::respond(const Answer& answer) {
 }
 
 void HttpCall::refuse(const Problem& problem) {
-  if (std::exchange(has_failed_, true)) return;
-  abandon();
+  if (has_failed_) return;
   if (is_forwarded_) {
     plane_.refusals.rejected(problem);
   } else if (!info_) {
     reject(problem);
   }
-  connection_.respond(problem);
+  HttpExchange::refuse(problem);
 }
 
 void HttpCall::finish(const HttpResponse& response) {

@@ -72,7 +72,7 @@ class HttpCall final : public HttpExchange, public ProxyListener {
   double timeout_s_ = kNever;
   Body incoming_;    // The part of the body that is not received directly into the inputs.
   h2::Buffer body_;  // The complete `incoming_`.
-  bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
+  bool has_model_ = false, is_parsed_ = false, has_body_ended_ = false;
   bool is_resolving_ = false;            // The body must wait for the model's look-up.
   std::optional<std::string> sequence_;  // Set in a request that is forwarded.
   std::string answer_head_;              // Sent with the first piece of a worker's response.

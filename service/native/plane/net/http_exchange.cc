@@ -1,5 +1,7 @@
 #include "net/http_exchange.h"
 
+#include <utility>
+
 #include "net/http_connection.h"
 
 namespace octet::plane {
@@ -7,7 +9,11 @@ namespace octet::plane {
 HttpExchange::HttpExchange(HttpConnection& connection, Protocol protocol)
     : Call(connection.plane(), connection.id(), protocol, connection.client()), connection_(connection) {}
 
-void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem); }
+void HttpExchange::refuse(const Problem& problem) {
+  if (std::exchange(has_failed_, true)) return;
+  abandon();
+  connection_.respond(problem);
+}
 
 std::string HttpExchange::local_client() const { return connection_.local_client(); }
 

@@ -38,6 +38,7 @@ class HttpExchange : public Call {
   Caller admit_caller(std::initializer_list<std::string_view> scopes, bool may_change);
 
   HttpConnection& connection_;
+  bool has_failed_ = false;  // True if the request was refused, or the client has left.
 };
 
 }  // namespace octet::plane

@@ -90,11 +90,6 @@ std::optional<SharedRegions::What> SharedRegions::what_of(std::string_view metho
   return std::nullopt;
 }
 
-void SharedRegions::refuse(const Problem& problem) {
-  has_failed_ = true;
-  HttpExchange::refuse(problem);
-}
-
 void SharedRegions::begin() {
   guard([this] {
     caller_ = admit_caller({"predict"}, what_ != What::kStatus);

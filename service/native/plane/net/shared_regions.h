@@ -30,13 +30,11 @@ class SharedRegions final : public HttpExchange {
   void on_body_end() override;
 
  private:
-  void refuse(const Problem& problem) override;
   std::string status() const;
 
   const What what_;
   const std::string name_;
   std::string body_;
-  bool has_failed_ = false;
 };
 
 }  // namespace octet::plane
