@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -28,6 +28,15 @@ def served(tmp_path: Path) -> Iterator[PlaneProcess]:
         yield process
 
 
+def stream(channel: grpc.Channel) -> Callable[..., Iterator[pb.ModelStreamInferResponse]]:
+    call: Callable[..., Iterator[pb.ModelStreamInferResponse]] = channel.stream_stream(
+        "/inference.GRPCInferenceService/ModelStreamInfer",
+        request_serializer=pb.ModelInferRequest.SerializeToString,
+        response_deserializer=pb.ModelStreamInferResponse.FromString,
+    )
+    return call
+
+
 def test_a_stream_occupies_only_its_requests_in_progress(served: PlaneProcess) -> None:
     """The messages and responses of the stream together are several times the limit of a client."""
     values = np.arange(WIDE, dtype=np.int32)
@@ -35,14 +44,22 @@ def test_a_stream_occupies_only_its_requests_in_progress(served: PlaneProcess) -
     request.inputs.add(name="in0", datatype="INT32", shape=[1, WIDE])
     count = 4 * TOTAL // values.nbytes
     with grpc.insecure_channel(served.grpc) as channel:
-        call = channel.stream_stream(
-            "/inference.GRPCInferenceService/ModelStreamInfer",
-            request_serializer=pb.ModelInferRequest.SerializeToString,
-            response_deserializer=pb.ModelStreamInferResponse.FromString,
-        )
-        answers = list(call(iter([request] * count), timeout=WORK_TIMEOUT_S))
+        answers = list(stream(channel)(iter([request] * count), timeout=WORK_TIMEOUT_S))
     assert len(answers) == count
     assert all(each.infer_response.raw_output_contents[0] == (2 * values).tobytes() for each in answers)
+
+
+def test_a_message_for_an_unknown_model_is_not_counted_for_the_model_before_it(served: PlaneProcess) -> None:
+    request = pb.ModelInferRequest(model_name="wide", raw_input_contents=[bytes(4 * WIDE)])
+    request.inputs.add(name="in0", datatype="INT32", shape=[1, WIDE])
+    with grpc.insecure_channel(served.grpc) as channel:
+        requests = [request, pb.ModelInferRequest(model_name="unknown")]
+        first, second = stream(channel)(iter(requests), timeout=WORK_TIMEOUT_S)
+        assert (first.error_message, second.error_message != "") == ("", True)
+        statistics = channel.unary_unary("/inference.GRPCInferenceService/ModelStatistics")
+        question = pb.ModelStatisticsRequest(name="wide").SerializeToString()
+        (counted,) = pb.ModelStatisticsResponse.FromString(statistics(question)).model_stats
+    assert (counted.inference_stats.success.count, counted.inference_stats.fail.count) == (1, 0)
 
 
 def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(served: PlaneProcess) -> None:
