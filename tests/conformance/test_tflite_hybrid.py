@@ -128,7 +128,10 @@ def test_depthwise_weights_of_one_scale_are_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (layer("CONV_2D", (1, 8, 8, 16), (12, 1, 1, 5), (1, 8, 8, 12), conv()), "for 16 channels"),
+        (
+            layer("CONV_2D", (1, 8, 8, 16), (12, 1, 1, 5), (1, 8, 8, 12), conv()),
+            "has 16 channels, but its filters have 5",
+        ),
         (layer(DW, (1, 8, 8, 16), (1, 3, 3, 8), (1, 8, 8, 8), depthwise(), axis=3), "for 16 channels"),
         (layer("FULLY_CONNECTED", (1, 16), (12, 5), (1, 12), dense(False)), "rows of 5"),
         (layer("FULLY_CONNECTED", (1, 16), (12, 16), (1, 16), dense(False)), "float32 \\[16\\] for 12"),
