@@ -106,7 +106,7 @@ def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose 
         choose: returns the target whose artifacts of an index are pulled; None: all targets.
 
     Raises:
-        NotFound: the tag does not exist, or has nothing for the chosen target.
+        NotFound: the tag does not exist, or refers to no artifact for the chosen target.
         InvalidInput: the content is not an artifact of Octet, or is damaged.
         TooLarge: the content has more than `most_bytes`.
         Unsupported: an incompatible release created the artifact.
@@ -118,7 +118,9 @@ def pull(registry: Registry, layout: OciLayout, most_bytes: int, choose: Choose 
     target = choose(targets) if choose else None
     chosen = [digest for digest, manifest in artifacts.items() if target in (None, _target(manifest))]
     if not chosen:
-        raise NotFound(f"{registry.reference} has nothing for {target}", hint=f"it is for {', '.join(targets)}")
+        raise NotFound(
+            f"{registry.reference} has no artifact for {target}", hint=f"it has some for {', '.join(targets)}"
+        )
     for digest in chosen:
         pulling.artifact(digest, artifacts[digest])
     return chosen
@@ -164,7 +166,9 @@ class _Pulling:
 
     def _fetch_blobs(self, manifest: Manifest) -> None:
         if len(manifest.layers) > _MOST_LAYERS:
-            raise InvalidInput(f"a manifest of {self.registry.reference} has {len(manifest.layers)} layers")
+            raise InvalidInput(
+                f"a manifest of {self.registry.reference} has {len(manifest.layers)} layers, more than {_MOST_LAYERS}"
+            )
         for part in (manifest.config, *manifest.layers):
             self.left_bytes -= part.size_bytes
             if self.left_bytes < 0:

@@ -153,7 +153,7 @@ def library() -> _Library:
 
 
 def check(status: int, text: bytes | None = None) -> None:
-    """Raises the exception for an `octet_status` other than 0, with `text`, by default that of `octet_error`."""
+    """Raises the exception for an `octet_status` other than 0. Its message is `text`, or else that of `octet_error`."""
     if status:
         raise _ERRORS[status]((text or library().error() or b"").decode("utf-8", "replace"))
 

@@ -79,8 +79,9 @@ async def source_of(
     """Returns the digest of the file to use: of the body, which this function stores, or of `source`, a blob that is
     already stored.
 
-    Raises the errors of `receive_blob`, and
+    Raises:
         InvalidInput: the request has both a body and a source, or neither.
+        OctetError: as `receive_blob`.
     """
     if source is None:
         limit_bytes = services.settings.max_upload_bytes

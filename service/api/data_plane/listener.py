@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class Listener(PlaneListener):
-    """Answers the data plane's questions, counts its reports, and keeps its configuration up to date."""
+    """Answers the data plane's questions, records what it reports, and keeps its configuration up to date."""
 
     def __init__(self, services: Services, take: Callable[[int], None]) -> None:
         """

@@ -36,7 +36,7 @@ class Calls:
         try:
             request = takes.FromString(message)
         except DecodeError as error:
-            raise InvalidInput("the message is malformed for its type") from error
+            raise InvalidInput("the message cannot be parsed as a request of this method") from error
         return bytes((await method(request)).SerializeToString())
 
     async def _index(self, request: Message) -> Message:

@@ -62,8 +62,8 @@ def _landlock() -> Finding:
             "not built into this kernel, switched off at boot, or hidden by the container's own filter",
             "a malicious model file could read and write every file of this user",
         )
-    # Any Landlock version is enough: what newer versions restrict in addition (truncation, TCP, abstract sockets,
-    # signals) the seccomp filter denies.
+    # Any Landlock version is enough. The seccomp filter denies what newer versions restrict in addition: truncation,
+    # TCP, abstract sockets and signals.
     return Finding("landlock", True, f"ABI {version}")
 
 

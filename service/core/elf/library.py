@@ -154,7 +154,7 @@ def _check_symbol(symbol: Symbol, image: Image) -> None:
             raise ElfError(f"it needs {symbol.name}, which compiled code may not call")
         return
     if not names.is_export(symbol.name):
-        raise ElfError(f"it defines {symbol.name}, which compiled code may not")
+        raise ElfError(f"it defines {symbol.name}, which compiled code may not define")
     if symbol.section >= 0xFF00 or not image.holds(symbol.value, symbol.size):
         raise ElfError(f"symbol {symbol.name} is outside the library")
     if names.is_filled_in(symbol.name) and not image.is_data(symbol.value, _POINTER_BYTES):

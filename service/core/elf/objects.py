@@ -74,7 +74,7 @@ def _check_symbol(symbol: Symbol, sections: int) -> None:
         if symbol.name not in names.IMPORTS:
             raise ElfError(f"it needs {symbol.name}, which compiled code may not call")
     elif not names.is_export(symbol.name):
-        raise ElfError(f"it defines {symbol.name}, which compiled code may not")
+        raise ElfError(f"it defines {symbol.name}, which compiled code may not define")
 
 
 def _check_definitions(symbols: list[Symbol], function: str) -> None:

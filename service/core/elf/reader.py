@@ -99,7 +99,7 @@ class ElfFile:
         if version != 1 or flags != _FLAGS.get(self.machine, 0) or header_bytes != _HEADER.size:
             raise ElfError("its header is damaged")
         if (segments and segment_bytes != _SEGMENT.size) or (sections and section_bytes != _SECTION.size):
-            raise ElfError("its header tables have entries of another size")
+            raise ElfError("its header tables have entries of an unexpected size")
         if sections > _MOST_SECTIONS or segments > _MOST_SEGMENTS:
             raise ElfError(f"it has {sections} sections and {segments} segments")
         self.segments = [Segment(*entry) for entry in self._segments(segments)]

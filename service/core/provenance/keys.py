@@ -92,8 +92,8 @@ def signer_of(settings: Settings) -> Signer | None:
     """Loads the key in the setting `signing_key`; returns None if it is not set.
 
     Raises:
-        InvalidInput: the file does not contain such a key. Or there are trusted keys but this key is not one of them,
-            so that this deployment would refuse the artifacts that it builds.
+        InvalidInput: the file does not contain a private key. Or there are trusted keys, but this key is not one of
+            them: this server would then refuse the artifacts that it builds.
         Unsupported: the package `cryptography` is not installed.
     """
     if settings.signing_key is None:

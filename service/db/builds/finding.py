@@ -36,7 +36,9 @@ def by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
         hint = f"an id has at least {_SHORTEST_ID} characters" if len(id) < _SHORTEST_ID else None
         raise NotFound(f"there is no build {id!r}", hint=hint) from None
     except sa.exc.MultipleResultsFound:
-        raise InvalidInput(f"the ids of several builds begin with {id!r}", hint="give more characters of it") from None
+        raise InvalidInput(
+            f"the ids of several builds begin with {id!r}", hint="give more characters of the id"
+        ) from None
 
 
 def with_requests(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:

@@ -19,7 +19,7 @@ Members = dict[str, Any]
 
 _EPOCH = date(1970, 1, 1)
 _HEAD_BYTES = 64 << 10  # the size of a message without its tensors
-# The most gRPC calls at a time. Each buffers a message before its model, and so the queue with a limit, is known.
+# The most gRPC calls at a time. A queue's limit cannot bound them: each buffers a message before its model is known.
 _MAX_CALLS = 1000
 _BUFFERED_MESSAGES = 16  # the total buffer has room for this many messages of the largest size
 _LEAST_MESSAGE_BYTES = 256 << 20  # the least size of the total buffer, so that a stream of many small messages has room

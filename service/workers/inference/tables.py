@@ -15,7 +15,7 @@ from service.workers.inference.routes import Name, Plan, Reference, plan
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables, as seen from one host.
+    """The tables of models, builds and aliases, as one host needs them.
 
     Attributes:
         aliases: None if aliases are not used.

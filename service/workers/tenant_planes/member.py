@@ -73,8 +73,9 @@ class Member(PlaneListener):
         return not self.models and not self.plane.present and not self._busy
 
     def resident_bytes(self) -> int:
-        """Returns the memory of its process, including shared pages; 0 if no process runs. May be called from any
-        thread.
+        """Returns the memory of the data plane's process, including shared pages; 0 if no process runs.
+
+        May be called from any thread.
         """
         with suppress(OSError, ValueError):
             return int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * _PAGE_BYTES if self._pid else 0

@@ -129,7 +129,7 @@ def test_several_targets_form_one_index(model: Model, host: str, tmp_path: Path)
     assert set(pull_to(parse_reference(reference), tmp_path / "all", model.settings)) == {model.digest, other}
     arm = pull_to(parse_reference(reference), tmp_path / "arm", model.settings, lambda targets: "aarch64+dotprod")
     assert arm == [other]
-    with pytest.raises(NotFound, match="has nothing for riscv"):
+    with pytest.raises(NotFound, match="has no artifact for riscv"):
         pull_to(parse_reference(reference), tmp_path / "none", model.settings, lambda targets: "riscv64+v")
     settings = model.settings.model_copy(update={"data_dir": tmp_path / "data"})
     # the variant that runs on this machine
