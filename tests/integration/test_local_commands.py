@@ -156,3 +156,14 @@ def octet_json(*arguments: object, status: int = 0) -> Any:
 def _artifacts(folder: Path) -> list[dict[str, Any]]:
     manifests = json.loads((folder / "index.json").read_text())["manifests"]
     return [entry for entry in manifests if entry.get("artifactType") == ARTIFACT_TYPE]
+
+
+def test_a_graph_that_was_printed_is_compiled(tmp_path: Path) -> None:
+    text = octet("inspect", MODEL, "--graph", "--constants").stdout
+    graph = tmp_path / "digits.qnn"
+    graph.write_text(text)
+    assert octet("inspect", graph, "--graph", "--constants").stdout == text
+    octet("compile", graph, "--output", tmp_path / "from_text")
+    answer = octet_json("run", tmp_path / "from_text", EXAMPLES / "digits" / "8.png")
+    stored = EXPECTED[MODEL.name]["reference"][8]
+    assert answer["outputs"][0]["data"] == stored

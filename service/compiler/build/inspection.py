@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.compiler.messages.building import INSPECT, PASSES, ImportRequest, PassesRequest
-from service.compiler.messages.files import GRAPH_FILE
+from service.compiler.messages.files import COMPLETE_GRAPH_FILE, GRAPH_FILE
 from service.compiler.messages.role import Result, Role
 from service.compiler.sandbox import Access, run_child, working
 from service.compiler.sandbox.scratch import scratch_directory
@@ -19,7 +19,12 @@ AnyRequest = TypeVar("AnyRequest", ImportRequest, PassesRequest)
 
 
 def inspect_file(
-    source: Path, within: Path, settings: Settings, shapes: Mapping[str, Sequence[int]] | None = None
+    source: Path,
+    within: Path,
+    settings: Settings,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    with_constants: bool = False,
 ) -> tuple[Facts | Outline, str]:
     """Returns a model's facts and its graph as text; or an outline and no graph, if Octet cannot compile the model.
 
@@ -27,13 +32,16 @@ def inspect_file(
         source: the file.
         within: the directory in which a directory for the child is created.
         shapes: the shapes of inputs, as for `importers.auto.import_model`.
+        with_constants: true to return the graph as it was imported, with the values of constants, in the form that
+            importers read.
 
     Raises:
         OctetError: the file is not a model that can be read. The error names the operator and the tensor.
     """
     with scratch_directory(within) as scratch:
         result = _ask(INSPECT, ImportRequest(source.absolute(), shapes or {}), scratch, settings)
-        graph = "" if result.facts is None else (scratch / GRAPH_FILE).read_text()
+        written = scratch / (COMPLETE_GRAPH_FILE if with_constants else GRAPH_FILE)
+        graph = "" if result.facts is None else written.read_text()
         return result.description, graph
 
 

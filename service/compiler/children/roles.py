@@ -57,6 +57,7 @@ from service.compiler.messages.checking import (
     PaddingResult,
 )
 from service.compiler.messages.files import (
+    COMPLETE_GRAPH_FILE,
     CONSTANTS_FILE,
     EXPECTED_FILE,
     GRAPH_FILE,
@@ -101,7 +102,7 @@ def import_role(request: ImportRequest, report: Report) -> ImportResult:
 
 @handles(INSPECT)
 def inspect_role(request: ImportRequest, report: Report) -> InspectResult:
-    """Returns the facts of a model file and writes its graph to `graph.txt`.
+    """Returns the facts of a model file and writes its graph to `graph.txt` and `graph.qnn`.
 
     Returns an outline instead if Octet cannot compile the model.
     """
@@ -111,6 +112,7 @@ def inspect_role(request: ImportRequest, report: Report) -> InspectResult:
     except Unsupported as error:
         return InspectResult(outline=outline_of(data, error))
     Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
+    Path(COMPLETE_GRAPH_FILE).write_text(printer.complete_text_of(imported.module))
     return InspectResult(facts_of(imported))
 
 

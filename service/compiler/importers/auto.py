@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 
+from service.compiler.importers import qnn_text
 from service.compiler.importers.builder.module import At, Shapes
-from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import MXNET, ONNX, PT2, QNN, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet import importer as mxnet
 from service.compiler.importers.onnx import importer as onnx
@@ -36,6 +37,7 @@ IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TORCHSCRIPT: torch.import_torchscript,
     PT2: exported.import_exported,
     MXNET: mxnet.import_model,
+    QNN: _with_fixed_shapes(qnn_text.import_model),
 }
 
 

@@ -17,13 +17,15 @@ ONNX = "onnx"
 TORCHSCRIPT = "torchscript"
 PT2 = "pt2"
 MXNET = "mxnet"
-FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET)
+QNN = "qnn"
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET, QNN)
 ZIP = "zip"  # a format that is stored in a zip archive
 HEAD_BYTES = 64  # the number of bytes that `detect_format` needs
 
 # In a FlatBuffer, the file identifier follows the offset of the root table (flatbuffers.dev/internals).
 _IDENTIFIER = slice(4, 8)
 _TFLITE_IDENTIFIER = b"TFL3"
+_QNN_HEAD = b"// qnn 1\n"
 _ZIP_MAGIC = b"PK\x03\x04"
 
 _MXNET_HINT = "push NAME-symbol.json with NAME-0000.params beside it, or a zip archive of the two"
@@ -69,6 +71,8 @@ def detect_format(head: bytes) -> str:
         return TFLITE
     if head.startswith(_ZIP_MAGIC):
         return ZIP
+    if head.startswith(_QNN_HEAD):
+        return QNN
     if _is_onnx(head):
         return ONNX
     if not head:

@@ -4,6 +4,7 @@ files.
 
 MODULE_FILE = "module.json"  # the imported module
 GRAPH_FILE = "graph.txt"  # the imported module as text
+COMPLETE_GRAPH_FILE = "graph.qnn"  # the same with constants, in the form that importers read
 PLAIN_FILE = "plain.o"  # the object of the functions that TVM generates; see `lowering.codegen`
 OBJECT_FILE = "kernel.o"  # the object of one kernel
 CONSTANTS_FILE = "constants.bin"

@@ -62,6 +62,7 @@ def parse_module(text: str) -> tvm.IRModule:
         InvalidText: the text is malformed, names an unknown operator, or states a type other than the inferred one.
     """
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in lines if not line.startswith("//")]
     position = next((index for index, (_, line) in enumerate(lines) if line == "main"), None)
     if position is None:
         raise InvalidText("line 1: the text has no line `main`")

@@ -26,6 +26,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.types import SHORT
 from service.core.printable import printable
 
+HEAD = "// qnn 1"  # the first line of the complete form, with its version
 MOST_IN_LINE = 16  # constants with more elements are printed after the graph
 _TYPE = "!quant."
 
@@ -37,7 +38,7 @@ def text_of(module: tvm.IRModule) -> str:
 
 def complete_text_of(module: tvm.IRModule) -> str:
     """Returns the graph of `module` in the form that `qnn.parser.parse_module` reads."""
-    return _CompletePrinter(graph.main_of(module)).text()
+    return f"{HEAD}\n{_CompletePrinter(graph.main_of(module)).text()}"
 
 
 class _Printer:

@@ -26,6 +26,7 @@ MODES_OF: Mapping[str, tuple[str, ...]] = {
     "torchscript": _TORCH,
     "pt2": (PT2E,),
     "mxnet": (MXNET_ONEDNN,),
+    "qnn": (LITERT_REFERENCE, XNNPACK, ONNXRUNTIME, *_TORCH, PT2E, MXNET_ONEDNN),  # a graph belongs to no framework
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))
 DEFAULT_MODE: Mapping[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}

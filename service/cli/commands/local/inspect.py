@@ -23,6 +23,13 @@ from service.core.system.installed import require_compiler
 GraphOption = Annotated[
     bool, typer.Option("--graph", help="Print the operator graph instead, with the quantized type of every tensor.")
 ]
+ConstantsOption = Annotated[
+    bool,
+    typer.Option(
+        "--constants",
+        help="With --graph: print the values of constants too, in the form that octet compile reads from a .qnn file.",
+    ),
+]
 AllowUnsandboxedOption = Annotated[
     bool, typer.Option("--allow-unsandboxed", help="Read the file even if this kernel cannot sandbox the reader.")
 ]
@@ -31,6 +38,7 @@ AllowUnsandboxedOption = Annotated[
 def inspect(
     file: ModelFile,
     graph: GraphOption = False,
+    constants: ConstantsOption = False,
     input_shape: InputShapeOption = "",
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
@@ -39,7 +47,7 @@ def inspect(
     with reporting(as_json) as output:
         require_compiler()
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed, input_shape)
+            show_graph(output, file, as_json, allow_unsandboxed, input_shape, constants)
             return
         found, _ = look_into(file, allow_unsandboxed, input_shape)
         if as_json:
@@ -54,21 +62,25 @@ def show_graph(
     as_json: bool,
     allow_unsandboxed: bool = False,
     input_shape: str = "",
+    constants: bool = False,
 ) -> None:
     """Prints a model file's operators, one per line."""
-    found, text = look_into(file, allow_unsandboxed, input_shape)
+    found, text = look_into(file, allow_unsandboxed, input_shape, constants)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
     output.document({"graph": text}) if as_json else output.text(text)
 
 
-def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:
+def look_into(
+    file: Path, allow_unsandboxed: bool, input_shape: str = "", constants: bool = False
+) -> tuple[Facts | Outline, str]:
     """Returns a model file's facts and its graph; or its outline, if it cannot be compiled."""
     from service.compiler.build.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
-        return inspect_file(upload, Path(within), settings, parse_shapes(input_shape))
+        shapes = parse_shapes(input_shape)
+        return inspect_file(upload, Path(within), settings, shapes, with_constants=constants)
 
 
 def table_of(facts: Facts) -> Table:

@@ -43,7 +43,7 @@ def test_a_text_written_by_hand_is_computed() -> None:
     sums = np.array([1 * 1 + 2 * 2 + 3 * 3 + 4 * 4 + 10, -(1 * 1 + 2 * 2 + 3 * 3 + 4 * 4) - 10])
     expected = np.sign(sums) * np.floor(np.abs(sums * np.array([0.25, 0.125])) + 0.5) + 3
     assert output.tolist() == expected.tolist()
-    assert complete_text_of(module) == GRAPH.replace('loc("")', 'loc("gv")')
+    assert complete_text_of(module) == "// qnn 1\n" + GRAPH.replace('loc("")', 'loc("gv")')
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.tflite")), ids=lambda file: file.name)
@@ -62,6 +62,7 @@ def test_equal_constants_are_printed_once_and_shared() -> None:
     text = f'main\n  %0: tensor<4x8xi8> loc("x")\n  %1 = add(%0, {long}) : tensor<4x8xi8> loc("a")\n'
     text += f'  %2 = add(%1, {long}) : tensor<4x8xi8> loc("b")\n  return %2\n'
     printed = complete_text_of(parse_module(text))
+    assert printed.startswith("// qnn 1\nmain\n")
     assert re.findall(r"#\d+", printed) == ["#0", "#0", "#0"]
     assert complete_text_of(parse_module(printed)) == printed
 
