@@ -15,8 +15,9 @@ from service.core.builds.build import Build
 from service.core.cluster import roles
 from service.core.cluster.certificate import Certificate
 from service.core.cluster.queueing import scheduling_of
+from service.core.cluster.settings import Role
 from service.core.errors import OctetError, StoreUnreachable
-from service.core.settings import Role, Settings
+from service.core.settings import Settings
 from service.core.system.gpus import detect_gpus, usable_bytes
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore, WorkerStore

@@ -6,23 +6,22 @@ Flags override `OCTET_*` environment variables, which override `octet.toml`, whi
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from service.core.access.key import FORM, id_of
+from service.core.access.quota import Quota
 from service.core.access.tenant import PATTERN
+from service.core.cluster.settings import ClusterSettings, Role
 from service.core.data_dir import DataDir
-from service.core.errors import InvalidInput
+from service.core.models.serving import Serving
 from service.core.system.logs import LogFormat
 
-_CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # the key is sent as the value of an HTTP header
-_CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"
 _REFERENCE = r"([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 
@@ -34,14 +33,6 @@ class Auth(StrEnum):
     OFF = "off"
 
 
-class Role(StrEnum):
-    """The role of a process in a deployment."""
-
-    EMBEDDED = "embedded"  # a single server that does everything
-    API = "api"  # forwards predictions to workers
-    WORKER = "worker"  # computes predictions with the artifacts of one target
-
-
 class PlainHttp(StrEnum):
     """The OCI registries that are reached over plain HTTP. All others are reached over TLS."""
 
@@ -50,110 +41,13 @@ class PlainHttp(StrEnum):
     NEVER = "never"
 
 
-class Serving(BaseModel):
-    """Settings that can also be set for a single model: in the table `models` of the file, under the model's name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    queue_size: int = Field(64, gt=0, description="how many requests may wait for a model; more are refused with 429")
-    queue_wait_s: float = Field(
-        0.5,
-        gt=0,
-        description="requests are also refused if they would probably wait longer than this; 8 may wait in any case",
-    )
-    instances: int = Field(0, ge=0, description="concurrent predictions per model; 0: one for each core, up to 8")
-    threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
-    priority_levels: int = Field(3, gt=0, le=16, description="number of priorities of requests; 1 is served first")
-    predict_timeout_s: float | None = Field(
-        None, gt=0, description="default deadline of a request that names none; by default it may wait forever"
-    )
-    call_limit_s: float = Field(
-        1.0,
-        ge=0,
-        description="a call counts as hung if it takes longer than this, and twenty times longer than the model's "
-        "calls usually take; the process that runs it is then restarted, as after a crash; 0: never",
-    )
-    max_batch: int = Field(0, ge=0, description="most samples to combine in one call; 0: the largest size built")
-    max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for more requests to combine")
-    max_sequences: int = Field(
-        128, gt=0, description="concurrent sequences of a model that keeps state; more are refused with 429"
-    )
-    sequence_idle_s: float = Field(60.0, gt=0, description="a sequence ends after this long without requests")
-
-
-class Quota(BaseModel):
-    """The limits on what all keys of one tenant may use together."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    requests_per_day: int | None = Field(
-        None, gt=0, description="from midnight to midnight, UTC; by default any number"
-    )
-    builds_per_day: int | None = Field(
-        None, gt=0, description="builds that are started, likewise; a quantization counts as two"
-    )
-    stored_bytes: int | None = Field(
-        None, gt=0, description="total size of all model files and calibration sets; by default unlimited"
-    )
-
-
-class Settings(BaseSettings, Serving, DataDir):
+class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
     """The settings of a deployment. Sizes are in bytes, times in seconds.
 
     The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
     """
 
     model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    role: Role = Field(
-        Role.EMBEDDED, description="role in a cluster, which the command sets: `embedded`, `api` or `worker`"
-    )
-    pool: str | None = Field(
-        None,
-        pattern=r"^[a-z0-9][a-z0-9._+-]{0,62}$",
-        description="the name of the pool of interchangeable workers that a worker belongs to; by default the target",
-    )
-    target: str | None = Field(
-        None, description="the target whose artifacts `octet worker` serves; by default the best that its CPU runs"
-    )
-    advertise: str | None = Field(
-        None,
-        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:[0-9]{1,5})?$",
-        description="`HOST` or `HOST:PORT` at which the API reaches a worker; by default the host's address and the "
-        "port for HTTP",
-    )
-    cluster_key: SecretStr | None = Field(
-        None, description="the secret that API and workers share: 16 or more characters, none of them a space"
-    )
-    cluster_key_file: Path | None = Field(None, description="a file that holds `cluster_key`")
-    cluster_ca: Path | None = Field(
-        None,
-        description="a PEM file of the certificate authorities that the API trusts: it then connects to workers over "
-        "TLS, and only to those that these authorities certified; by default it uses plain text",
-    )
-    cluster_tls_name: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,252})$",
-        description="the name that the certificates of workers are for; by default the host of each one's address",
-    )
-    worker_heartbeat_s: float = Field(
-        2.0,
-        gt=0,
-        description="the interval between the heartbeats of a cluster's worker; a worker without a heartbeat for twice "
-        "as long gets no requests",
-    )
-    takeover_s: float = Field(
-        30.0,
-        ge=0,
-        description="how long a new worker of a cluster loads the models that other workers of its pool have in "
-        "memory, before it accepts requests; 0: not at all",
-    )
-
-    pool_prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
-        {},
-        description="the price of a worker per hour, by the name of its pool, in any one currency: "
-        '`{"vnni": 0.17}`; `octet matrix` computes the price of a million predictions from it',
-    )
 
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="the port for HTTP; 0 takes a free one")
@@ -346,13 +240,6 @@ class Settings(BaseSettings, Serving, DataDir):
             raise ValueError(FORM)
         return key
 
-    @field_validator("cluster_key")
-    @classmethod
-    def _is_secret(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and not _CLUSTER_KEY.fullmatch(key.get_secret_value()):
-            raise ValueError(_CLUSTER_KEY_FORM)
-        return key
-
     @field_validator("database_url")
     @classmethod
     def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
@@ -378,25 +265,6 @@ class Settings(BaseSettings, Serving, DataDir):
         """Returns the settings of a model: those set for it, and the common values of all others."""
         own = self.models.get(model)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
-
-    @property
-    def key_of_cluster(self) -> str:
-        """The secret that the API and the workers share; empty if none is set.
-
-        Raises:
-            InvalidInput: the file `cluster_key_file` cannot be read, or does not contain a valid key.
-        """
-        if self.cluster_key is not None:
-            return self.cluster_key.get_secret_value()
-        if self.cluster_key_file is None:
-            return ""
-        try:
-            text = self.cluster_key_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"the cluster's key cannot be read from {self.cluster_key_file}: {error}") from error
-        if not _CLUSTER_KEY.fullmatch(text):
-            raise InvalidInput(f"{self.cluster_key_file} does not contain a cluster key: {_CLUSTER_KEY_FORM}")
-        return text
 
     @property
     def port_of_grpc(self) -> int:

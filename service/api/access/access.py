@@ -17,8 +17,9 @@ from service.core.access.key import Key, Limits, Scope, id_of, key_of
 from service.core.access.tenant import SEPARATOR
 from service.core.access.usage import KeyUsage
 from service.core.clock import Clock, SystemClock
+from service.core.cluster.settings import Role
 from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
-from service.core.settings import Auth, Role, Settings
+from service.core.settings import Auth, Settings
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 1.0  # for up to this long after a change of the keys, requests may still be checked against the old keys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.api.services import Services
-from service.core.settings import Role
+from service.core.cluster.settings import Role
 from service.workers.data_plane import orders
 
 

@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 from service.api.access.usage import UsageStore
 from service.core.access.key import Key, Limits
+from service.core.access.quota import Quota
 from service.core.access.tenant import SEPARATOR
 from service.core.access.usage import SHARING_S, KeyUsage
 from service.core.clock import Clock
 from service.core.errors import OctetError, QuotaExceeded, RateLimited
-from service.core.settings import Quota
 from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from functools import partial
 from service.api.oip.address import parse_address, parse_addresses
 from service.api.services import Services
 from service.core.cluster.roles import pool_of
-from service.core.settings import Role
+from service.core.cluster.settings import Role
 from service.db import Watch
 from service.workers.inference import Reference
 from service.workers.inference.handover import loaded_in, take_over

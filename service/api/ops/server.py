@@ -28,8 +28,9 @@ from service.api.services import Services
 from service.core.cluster import roles
 from service.core.cluster.certificate import Certificate
 from service.core.cluster.queueing import scheduling_of
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import WorkerKind
-from service.core.settings import Role, Settings
+from service.core.settings import Settings
 from service.core.system.heap import use_one_heap
 from service.core.system.logs import Seldom
 from service.core.target import detect_host, named_features

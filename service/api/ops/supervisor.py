@@ -25,8 +25,9 @@ from service.compiler.sandbox import Finding, check
 from service.core.cluster import roles
 from service.core.cluster.certificate import certificate_of
 from service.core.cluster.running import RunningCalls
+from service.core.cluster.settings import Role
 from service.core.errors import Conflict, InvalidInput
-from service.core.settings import Role, Settings
+from service.core.settings import Settings
 from service.core.system.gpus import detect_gpus
 from service.core.system.notify import ServiceManager
 from service.core.system.usable import check_writable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.core.settings import Serving
+from service.core.models.serving import Serving
 from service.core.system.cores import affordable_threads
 from service.core.target import Device
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from service.core.cluster.certificate import read_authorities
+from service.core.cluster.settings import Role
 from service.core.errors import InvalidInput, Unsupported
-from service.core.settings import Role, Settings
+from service.core.settings import Settings
 from service.core.target import Host, Target, parse_target
 
 # A worker that is about to end still accepts requests for this long, so that the API first learns that it ends.

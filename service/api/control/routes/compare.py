@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 from service.api.services import Services
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import Worker, WorkerState
 from service.core.errors import NotReady, TooLarge, Unsupported
-from service.core.settings import Role
 from service.workers.routing.comparing import Answer, ask_all, differences
 from service.workers.routing.security import security_of
 

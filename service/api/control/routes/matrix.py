@@ -11,8 +11,8 @@ from service.api.control import paths, wire
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.cluster.queueing import scheduling_of
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import Worker, WorkerState
-from service.core.settings import Role
 from service.core.target import TARGETS
 from service.workers.routing import Cell, CellState, Pool, Servable
 from service.workers.routing.matrix import cell, cost_per_million, targets_of

@@ -28,8 +28,9 @@ from service.cli.commands.servers.server_options import (
 )
 from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
 from service.cli.output import reporting
+from service.core.cluster.settings import Role
 from service.core.errors import InvalidInput
-from service.core.settings import Auth, Role, Settings
+from service.core.settings import Auth, Settings
 
 if TYPE_CHECKING:
     from service.workers.data_plane.alone import Source

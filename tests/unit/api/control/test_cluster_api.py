@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import Worker, WorkerKind
-from service.core.settings import Role
 from tests.support.control_plane import ControlPlane, control_plane, problem
 from tests.support.waiting import eventually
 

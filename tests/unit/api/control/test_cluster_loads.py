@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import WorkerState
-from service.core.settings import Auth, Role
+from service.core.settings import Auth
 from tests.support.control_plane import HOST_TARGET, ControlPlane, control_plane, problem
 from tests.support.stand_in_workers import worker
 

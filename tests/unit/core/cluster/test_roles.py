@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from service.core.cluster import roles
+from service.core.cluster.settings import Role
 from service.core.errors import InvalidInput, UnknownTarget, Unsupported
-from service.core.settings import Role, Settings
+from service.core.settings import Settings
 from service.core.target import Host, parse_target
 
 KEY = "0123456789abcdef"

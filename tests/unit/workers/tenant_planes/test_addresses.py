@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.core.settings import Role, Settings
+from service.core.cluster.settings import Role
+from service.core.settings import Settings
 from service.workers.tenant_planes import Addresses, folder_of, folder_of_front
 
 _LONGEST_NAME = 107  # the maximum for a Unix socket, with the leading zero byte of an abstract one

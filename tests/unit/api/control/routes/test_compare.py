@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import WorkerState
-from service.core.settings import Role
 from tests.support.control_plane import HOST_TARGET, ControlPlane, control_plane, problem
 from tests.support.stand_in_workers import worker
 

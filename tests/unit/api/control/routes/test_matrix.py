@@ -13,10 +13,10 @@ import pytest
 from service.cache import Manifest
 from service.core.artifacts.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Report
 from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
+from service.core.cluster.settings import Role
 from service.core.cluster.worker import Worker, WorkerKind, WorkerState
 from service.core.digest import Digest, canonical_json
 from service.core.errors import UnsupportedOperator
-from service.core.settings import Role
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem, publish
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
