@@ -82,6 +82,20 @@ class Finder:
         unloadable = error_type(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
         raise CannotLoad(unloadable) from failure
 
+    async def find_canary(self, model: str, version: int | None, main: Served) -> tuple[Served | None, str]:
+        """Returns the canary, and a warning if it cannot be loaded, so that the main version gets its requests.
+
+        Args:
+            version: None if the name has no canary.
+            main: the main version, which the caller keeps loaded during the call.
+        """
+        if version is None:
+            return None, ""
+        try:
+            return await self.find(model, version, beside=main), ""
+        except (CannotLoad, NotFound, NotReady) as error:
+            return None, f"version {version} gets no requests: {error}"
+
     async def allow(self, model: str, version: int | None) -> None:
         """Reverts `forbid`. Also allows another attempt to load artifacts that could not be loaded."""
         self._unloaded -= {(model, None), (model, version)}

@@ -18,7 +18,7 @@ from contextvars import Context
 from service.core.builds.build import Build
 from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest
-from service.core.errors import NotFound, NotReady, OctetError
+from service.core.errors import NotReady, OctetError
 from service.core.system.outage import log_trouble
 from service.workers.data_plane import orders
 from service.workers.data_plane.messages import Report
@@ -29,7 +29,7 @@ from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.name_warnings import NameWarnings, display_name
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Changes, Models, Plane
-from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
+from service.workers.inference.routes import Name, Reference, Route, Routes
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.tables import Tables
@@ -84,8 +84,6 @@ class Registry:
         self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader, self._finder.is_unloaded)
         self._current = Routes(self._send_routes)
-        # the routes of an earlier control plane that have not been resolved yet
-        self._earlier: dict[Name, orders.Named] = {}
         self._warnings, self._following = NameWarnings(), Following(changes)
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
@@ -133,7 +131,7 @@ class Registry:
             present: the keys of the loaded models. Models that no route uses are unloaded.
             routes: the routes that an earlier control plane set. Each applies until its name is resolved.
         """
-        self._earlier = {name: each for name, each in self._earlier.items() if each.main in present} | dict(routes)
+        self._current.keep_earlier(present, routes)
         lost = self._loader.lost(present)
         wanted = [name for name, route in self._current.items() if any(served in lost for served in route)]
         for name in wanted:
@@ -155,7 +153,7 @@ class Registry:
                     await asyncio.sleep(self._refresh_s)
                     continue
                 _logger.error("%s is not served any more: %s", display_name(name), error)
-            self._earlier.pop(name, None)
+            self._current.earlier.pop(name, None)
             return
 
     async def resolve(self, model: str, version: Reference = None) -> None:
@@ -275,7 +273,7 @@ class Registry:
         self._finder.forget(model, versions, entirely=entirely)
         await self.refresh(model)
         for identity, served in list(self._loader.loaded.items()):
-            if identity.model == model and identity.version in versions and not self._answers(served):
+            if identity.model == model and identity.version in versions and not self._current.names_of(served):
                 self._loader.unload(served)
 
     def failure(self, artifact: Digest) -> OctetError | None:
@@ -321,7 +319,7 @@ class Registry:
             raise NotReady("the server is shutting down")
         model, was_current = name[0], name in self._current
         self._following.mark_unresolved(name)  # stays unresolved until the best candidate in the tables serves the name
-        wanted, versions = await asyncio.to_thread(self._read_plan, *name)
+        wanted, versions = await asyncio.to_thread(self._tables.read, *name)
         try:
             main = await self._finder.find(model, wanted.version, lambda: not was_current or name in self._current)
         except Unwanted:
@@ -332,7 +330,8 @@ class Registry:
             self._warnings.report(name, f"the loaded version stays in use: {failure.error}")
             return
         with main.hold():  # keeps this model loaded while the canary is being loaded
-            canary = await self._canary(name, wanted, main)
+            canary, warning = await self._finder.find_canary(model, wanted.canary, main)
+        self._warnings.report(name, warning)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)) and not self._following.is_stale(name):
             self._switch(name, route)
@@ -345,19 +344,6 @@ class Registry:
             finally:
                 self._retire_if_replaced(route)
 
-    async def _canary(self, name: Name, wanted: Plan, main: Served) -> Served | None:
-        """Returns the canary version; None if the canary cannot be loaded, so that the main version gets the canary's
-        requests.
-        """
-        warning, canary = "", None
-        if wanted.canary is not None:
-            try:
-                canary = await self._finder.find(name[0], wanted.canary, beside=main)
-            except (CannotLoad, NotFound, NotReady) as error:
-                warning = f"version {wanted.canary} gets no requests: {error}"
-        self._warnings.report(name, warning)
-        return canary
-
     async def forgive(self, artifact: Digest) -> None:
         """Allows another attempt to load an artifact that crashed the server or could not be loaded."""
         await self._finder.forgive(artifact)
@@ -367,13 +353,9 @@ class Registry:
         """Returns true if a user has unloaded this version, or the whole model. May be called from any thread."""
         return self._finder.is_unloaded(model, version)
 
-    def _read_plan(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
-        return self._tables.plan(model, version), tuple(self._tables.versions(model, None))
-
     def _send_routes(self) -> None:
         """Sends the data plane the current routes."""
-        named = [route.named(*name) for name, route in self._current.items()]
-        named += [earlier for name, earlier in self._earlier.items() if name not in self._current]
+        named = self._current.named()
         self._plane.order(orders.routes(named))
         self.on_names([(each.model, each.version) for each in named])
 
@@ -387,16 +369,13 @@ class Registry:
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:
         for served in models:
-            if not self._answers(served):
+            if not self._current.names_of(served):
                 self._loader.unload(served)
-
-    def _answers(self, served: Served) -> bool:
-        return any(served in route for route in self._current.values())
 
     def _forget(self, served: Served) -> None:
         """Drops the names that the model serves. The next request for one of them has to load it again."""
-        forgotten = [name for name, route in self._current.items() if served in route]
-        self._retire_if_replaced([each for name in forgotten for each in self._current.drop(name)])
+        names = self._current.names_of(served)
+        self._retire_if_replaced([each for name in names for each in self._current.drop(name)])
 
     async def _keep_fresh(self) -> None:
         while True:

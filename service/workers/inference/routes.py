@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.core.errors import NotFound
@@ -84,11 +84,16 @@ class Route:
 
 
 class Routes(dict[Name, Route]):
-    """The routes by name. Calls `changed` after every change."""
+    """The routes by name. Calls `changed` after every change.
+
+    Attributes:
+        earlier: the routes that an earlier control plane set, of names that have not been resolved yet.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         super().__init__()
         self._changed = changed
+        self.earlier: dict[Name, orders.Named] = {}
 
     def __setitem__(self, name: Name, route: Route) -> None:
         super().__setitem__(name, route)
@@ -103,3 +108,20 @@ class Routes(dict[Name, Route]):
         route = super().pop(name, None)
         self._changed()
         return route or ()
+
+    def keep_earlier(self, present: Collection[int], routes: Mapping[Name, orders.Named]) -> None:
+        """Adds routes that an earlier control plane set, and removes those whose model is not loaded any more.
+
+        Args:
+            present: the keys of the loaded models.
+        """
+        self.earlier = {name: each for name, each in self.earlier.items() if each.main in present} | dict(routes)
+
+    def names_of(self, served: Served) -> list[Name]:
+        """Returns the names that a model serves, alone or with a canary."""
+        return [name for name, route in self.items() if served in route]
+
+    def named(self) -> list[orders.Named]:
+        """Returns all routes in the form that the data plane receives, with the earlier routes of other names."""
+        named = [route.named(*name) for name, route in self.items()]
+        return named + [earlier for name, earlier in self.earlier.items() if name not in self]

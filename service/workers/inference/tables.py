@@ -42,6 +42,10 @@ class Tables:
             self.models.get(model)  # raises if the model itself does not exist
             raise
 
+    def read(self, model: str, reference: Reference) -> tuple[Plan, Sequence[int]]:
+        """Returns the versions that a reference refers to, as `plan`, and all versions, as `versions`."""
+        return self.plan(model, reference), tuple(self.versions(model, None))
+
     def candidates(self, model: str, version: int | None, is_usable: Callable[[Digest], bool]) -> list[Candidate]:
         """Returns the builds that could serve the model, best first."""
         return candidates(self.builds, self.targets, model, version, is_usable)
