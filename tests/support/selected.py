@@ -4,9 +4,11 @@ link.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.libraries import library_for
@@ -43,6 +45,11 @@ _HERE = [
     if target.runs_on(detect_host()) and target.architecture == "x86_64" and target != BFLOAT16
 ]
 RUNNING = [target for target in (*_HERE, *_EMULATED) if target.name.startswith(_CHOSEN)]
+
+
+def in_turns(*modes: str) -> list[tuple[Any, str]]:
+    """Returns each target with one of the modes, in turn. The kernels' own tests cover all pairs."""
+    return list(zip(RUNNING, itertools.cycle(modes), strict=False))
 
 
 def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:

@@ -7,6 +7,7 @@
 - `seen`: describes reshapes, permutations and slices as views of other tensors.
 - `moves`: finds operators that only copy elements; `moving` decides which of these operators kernels compute.
 - `plan`: decides which groups have kernels, and the layouts of their tensors.
+- `tensors`: emits each tensor as a plain tensor or an image, when it is first needed in that form.
 - `selection`: the result of selection.
 
 Terms: an *image* is a tensor in the layout of SIMD kernels (`kernels.layout.Image`): 8-bit, channels in blocks, with a
