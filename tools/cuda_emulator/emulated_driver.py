@@ -1,4 +1,4 @@
-"""Emulated GPUs: a replacement for NVIDIA's driver (`libcuda.cc`), and kernels for it.
+"""Emulated GPUs: a replacement for NVIDIA's driver (`driver`), and kernels for it.
 
 Environment variables configure them, so code that uses an emulated GPU runs in a child process: `in_a_child`.
 """
@@ -22,7 +22,7 @@ from tests.support.native import PRODUCTS, build
 
 ROOT = Path(__file__).parents[2]
 _ZIG = (sys.executable, "-m", "ziglang")
-_DRIVER = [ROOT / "tools/cuda_emulator/libcuda.cc", ROOT / "service/native/runtime/sha256.cc"]
+_DRIVER = [*sorted((ROOT / "tools/cuda_emulator/driver").glob("*.cc")), ROOT / "service/native/runtime/sha256.cc"]
 
 # The driver calls this function once for each launch of a kernel.
 _DISPATCH = """
@@ -141,7 +141,7 @@ def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
     """Returns the environment variables for a process with emulated GPUs.
 
     Args:
-        settings: `cards`, `version` and `fault`, which `libcuda.cc` describes; and environment variables.
+        settings: `cards`, `version` and `fault`, which `driver/libcuda.cc` describes; and environment variables.
     """
     of_emulator = {f"OCTET_EMULATED_{name.upper()}": value for name, value in settings.items() if name.islower()}
     others = {name: value for name, value in settings.items() if not name.islower()}
