@@ -15,7 +15,8 @@ from service.core.verification.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.compiling import compiled
 from tests.support.onnx_builder import OnnxBuilder
-from tests.support.onnx_catalog import Quantized, Weights, bias_of, real, weights
+from tests.support.onnx_catalog import Quantized, Weights, weights
+from tests.support.onnx_catalog_qdq import bias_of, real
 from tests.support.onnx_reference import Reference
 
 MODELS = Path(os.environ.get("OCTET_BENCH_CACHE") or Path.home() / ".cache" / "octet-bench") / "models" / "onnx"

@@ -7,7 +7,7 @@ session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,50 +16,11 @@ import pytest
 
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle, printer
-from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
-from service.core.target import TARGETS, detect_host
-from service.core.verification.vectors import sample_inputs
-from tests.support.conformance import is_to_be_compiled
 from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_optimizer import HOST, MODE, Rng, Write, compare, filters, pair
 from tests.support.onnx_reference import Reference
 from tests.support.selected import run_selected
-
-HOST = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"][-1]
-MODE = get_mode(ONNXRUNTIME)
-Rng = np.random.Generator
-Write = Callable[[OnnxBuilder, Rng], Any]
-
-
-def pair(model: OnnxBuilder, x: str, scale: float, zero_point: int, dtype: str = "uint8") -> str:
-    """Adds a QuantizeLinear and a DequantizeLinear."""
-    names = model.quantization(scale, zero_point, dtype)
-    return model.node("DequantizeLinear", [model.node("QuantizeLinear", [x, *names]), *names])
-
-
-def filters(model: OnnxBuilder, rng: Rng, shape: Sequence[int], axis: int, form: str, dtype: str = "int8") -> str:
-    """Adds dequantized weights with one scale for each index of `axis`, in one of the forms that exporters write."""
-    count = shape[axis]
-    point = np.full(count, 0 if dtype == "int8" else 125, dtype)
-    scale, zero_point = model.constant(rng.uniform(0.01, 0.03, count), "float32"), model.constant(point)
-    bounds = np.iinfo(dtype)
-    stored = rng.integers(bounds.min, bounds.max + 1, shape).astype(dtype)
-    match form:
-        case "pair":
-            real = model.constant(rng.normal(0, 1, shape), "float32")
-            stored_name = model.node("QuantizeLinear", [real, scale, zero_point], axis=axis)
-            return model.node("DequantizeLinear", [stored_name, scale, zero_point], axis=axis)
-        case "moved pair":
-            real = model.node("Transpose", [model.constant(rng.normal(0, 1, shape[::-1]), "float32")])
-            stored_name = model.node("QuantizeLinear", [real, scale, zero_point], axis=axis)
-            return model.node("DequantizeLinear", [stored_name, scale, zero_point], axis=axis)
-        case "transposed":
-            names = [model.constant(np.ascontiguousarray(stored.T)), scale, zero_point]
-            return model.node("Transpose", [model.node("DequantizeLinear", names, axis=len(shape) - 1 - axis)])
-        case "identity":
-            names = [model.constant(stored), scale, zero_point]
-            return model.node("Identity", [model.node("DequantizeLinear", names, axis=axis)])
-    return model.node("DequantizeLinear", [model.constant(stored), scale, zero_point], axis=axis)
 
 
 def convolution(form: str) -> Write:
@@ -176,18 +137,6 @@ def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
     return write
 
 
-def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
-    x = pair(model, model.input("x", "float32", (2, 40)), 0.05, 128)
-    model.output(pair(model, model.node("Dropout", [x]), 0.031, 100), "float32")
-
-
-def pairs_around_a_relu(model: OnnxBuilder, rng: Rng) -> None:
-    """The model has a Relu between two pairs. The optimizer merges adjacent pairs before it removes such a Relu, so
-    these two pairs are never merged."""
-    x = pair(model, model.input("x", "float32", (3, 50)), 0.05, 77)
-    model.output(pair(model, model.node("Relu", [x]), 0.031, 0), "float32")
-
-
 def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
     x = pair(model, pair(model, model.input("x", "float32", (4, 16)), 0.05, 128), 0.031, 100)
     y = model.node("MatMul", [x, filters(model, rng, (16, 20), 1, "")])
@@ -291,59 +240,6 @@ def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
     return write
 
 
-def around(op_type: str, between: str, front: bool, point: int = 100) -> Write:
-    """Returns a model of `op_type` between conversions, with `between` before or after it. ONNX Runtime moves
-    conversions through some operators, and computes in float32 after others.
-    """
-
-    def write(model: OnnxBuilder, rng: Rng) -> None:
-        x = pair(model, model.input("x", "float32", (1, 4, 6, 8)), 0.0513, 110)
-        y = BETWEEN[between](model, x) if front else x
-        y = AROUND[op_type](model, y, rng)
-        y = y if front else BETWEEN[between](model, y)
-        model.output(pair(model, y, 0.0417, point), "float32")
-
-    return write
-
-
-AROUND: dict[str, Callable[[OnnxBuilder, str, Rng], str]] = {
-    "Identity": lambda model, x, rng: model.node("Identity", [x]),
-    "Softmax": lambda model, x, rng: model.node("Softmax", [x], axis=-1),
-    "Sigmoid": lambda model, x, rng: model.node("Sigmoid", [x]),
-    "Add": lambda model, x, rng: model.node("Add", [x, x]),
-    "AveragePool": lambda model, x, rng: model.node("AveragePool", [x], kernel_shape=[2, 2]),
-    "MatMul and Add": lambda model, x, rng: model.node(
-        "Add",
-        [
-            model.node("MatMul", [x, filters(model, rng, (8, 12), 1, "")]),
-            model.constant(rng.normal(0, 1, 12), "float32"),
-        ],
-    ),
-    "Conv, real weights": lambda model, x, rng: model.node(
-        "Conv",
-        [x, model.constant(rng.normal(0, 1, (5, 4, 3, 3)), "float32"), model.constant(rng.normal(0, 1, 5), "float32")],
-    ),
-}
-BETWEEN: dict[str, Callable[[OnnxBuilder, str], str]] = {
-    "Relu": lambda model, x: model.node("Relu", [x]),
-    "Relu and Transpose": lambda model, x: model.node("Transpose", [model.node("Relu", [x])], perm=[0, 1, 3, 2]),
-    "Transpose": lambda model, x: model.node("Transpose", [x], perm=[0, 1, 3, 2]),
-    "Transpose and Relu": lambda model, x: model.node("Relu", [model.node("Transpose", [x], perm=[0, 1, 3, 2])]),
-    "Reshape and Relu": lambda model, x: model.node(
-        "Relu", [model.node("Reshape", [x, model.constant([1, 8, 6, 4], "int64")])]
-    ),
-    "Transpose and Clip": lambda model, x: model.node(
-        "Clip",
-        [model.node("Transpose", [x], perm=[0, 1, 3, 2]), *(model.constant(each, "float32") for each in (0, 20))],
-    ),
-    "Slice": lambda model, x: model.node("Slice", [x, *(model.constant([each], "int64") for each in (1, 5, 2))]),
-    "MaxPool": lambda model, x: model.node("MaxPool", [x], kernel_shape=[1, 1]),
-    "Gather": lambda model, x: model.node("Gather", [x, model.constant([3, 1, 0, 2], "int64")], axis=1),
-    "Split": lambda model, x: model.node("Split", [x], [model.name()], axis=1),
-    "Dropout": lambda model, x: model.node("Dropout", [x]),
-    "ReduceMax": lambda model, x: model.node("ReduceMax", [x], axes=[2], keepdims=1),
-    "Tile": lambda model, x: model.node("Tile", [x, model.constant([2, 1, 1, 1], "int64")]),
-}
 TURNS = (("uint8", "int8"), ("int8", "uint8"))
 REAL: dict[str, Write] = {
     **{f"GlobalAveragePool, {types}": mean("GlobalAveragePool", types) for types in TURNS},
@@ -364,26 +260,6 @@ REAL: dict[str, Write] = {
     "cubic, rows alone": cubic((1.3, 1.0)),
     "cubic, without what is outside": cubic((2.0, 1.7), exclude_outside=1),
     "cubic, corners": cubic((2.0, 1.7), coordinate_transformation_mode="align_corners", cubic_coeff_a=-0.5),
-}
-MOVED: dict[str, Write] = {
-    **{f"{between}, Softmax": around("Softmax", between, True) for between in BETWEEN},
-    **{f"Softmax, {between}": around("Softmax", between, False) for between in BETWEEN},
-    "Softmax, Relu that changes nothing": around("Softmax", "Relu", False, point=0),
-    "Softmax, Relu that changes nothing, Transpose": around("Softmax", "Relu and Transpose", False, point=0),
-    "Softmax, Transpose, Relu that changes nothing": around("Softmax", "Transpose and Relu", False, point=0),
-    "Softmax, Reshape, Relu that changes nothing": around("Softmax", "Reshape and Relu", False, point=0),
-    "Softmax, Transpose, Clip that changes nothing": around("Softmax", "Transpose and Clip", False, point=0),
-    **{f"{op_type}, Relu that leaves one value": around(op_type, "Relu", False, point=255) for op_type in AROUND},
-    "Relu that leaves one value": around("Identity", "Relu", False, point=255),
-    **{
-        f"{between}, {op_type}": around(op_type, between, True)
-        for op_type in ("Sigmoid", "Add", "AveragePool", "MatMul and Add")
-        for between in ("Relu", "Gather")
-    },
-    **{f"{between}, Conv": around("Conv, real weights", between, True) for between in ("Relu", "Gather", "Transpose")},
-    **{f"Conv, {between}": around("Conv, real weights", between, False) for between in ("Gather", "Tile")},
-    "two pairs around a Dropout": pairs_around_a_dropout,
-    "two pairs around a Relu that changes nothing": pairs_around_a_relu,
 }
 OPSET_21: dict[str, Write] = {
     f"{dtype}, {axis} {block}": several_scales(axis, block, dtype)
@@ -451,25 +327,6 @@ MODELS: dict[str, Write] = {
 STORED = [name for name in MODELS if name.endswith((" pair", " pair, no bias"))]
 
 
-def compare(write: Write, scratch: Path, seed: int = 0, opset: int = 17, always_compiles: bool = False) -> None:
-    """Compares the oracle with ONNX Runtime on many samples, and compiled code on one random sample."""
-    model = OnnxBuilder()
-    write(model, np.random.default_rng(seed))
-    data = model.build(opset)
-    imported, reference = import_model(data), Reference(data, optimized=True)
-    samples = sample_inputs(imported.signature, 24, seed)
-    expected = [reference(sample) for sample in samples]
-    for ours, theirs in zip(oracle.run_all(imported.module, MODE, samples), expected, strict=True):
-        equal(ours, theirs)
-    if always_compiles or is_to_be_compiled():
-        equal(run_selected(imported.module, HOST, ONNXRUNTIME, samples[1], scratch)[1], expected[1])
-
-
-def equal(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
-    for actual, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_array_equal(actual, expected)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_what_the_optimizer_quantizes(name: str, tmp_path: Path) -> None:
     compare(MODELS[name], tmp_path)
@@ -488,11 +345,6 @@ def test_constants_behind_conversions_are_stored_values(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_real_values_in_one_order(name: str, tmp_path: Path) -> None:
     compare(REAL[name], tmp_path)
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_through_what_conversions_move(name: str, tmp_path: Path) -> None:
-    compare(MOVED[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", EXTREMES)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
-from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import Unsupported
-from service.core.verification.vectors import sample_inputs
-from tests.support.compiling import compiled
 from tests.support.onnx_builder import OnnxBuilder, message, number, tensor
-from tests.support.onnx_reference import Reference
+from tests.support.onnx_files import outputs
 
 RNG = np.random.default_rng(7)
 WEIGHTS = RNG.integers(-127, 128, (4, 3, 3, 3))
 STEPS = RNG.uniform(0.001, 0.01, 4)
-SAMPLES = 6
 
 
 def image(model: OnnxBuilder) -> str:
@@ -301,80 +296,10 @@ KINDS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def chained(model: OnnxBuilder, array: np.ndarray[Any, Any]) -> str:
-    """Returns a constant that several operators compute: it is stored, dequantized and transposed twice."""
-    step = float(np.abs(array).max()) / 127
-    real = model.dequantized(model.constant(np.rint(array / step), "int8"), step, 0, "int8")
-    return model.node("Identity", [model.node("Transpose", [model.node("Transpose", [real])])])
-
-
-def transposed_convolution() -> bytes:
-    model = OnnxBuilder()
-    operands = [chained(model, RNG.normal(size=size)) for size in ((3, 2, 3, 3), (2,))]
-    model.output(model.node("ConvTranspose", [stored(model, image(model)), *operands], strides=[2, 2]), "float32")
-    return model.build()
-
-
-def recurrent(op_type: str, gates: int) -> Callable[[], bytes]:
-    def build() -> bytes:
-        model = OnnxBuilder()
-        sizes = ((1, 5 * gates, 4), (1, 5 * gates, 5), (1, 10 * gates))
-        operands = [chained(model, RNG.normal(size=size)) for size in sizes]
-        x = model.input("x", "float32", [3, 1, 4])
-        model.output(model.node(op_type, [x, *operands], hidden_size=5), "float32")
-        return model.build()
-
-    return build
-
-
-def sizes_and_axes() -> bytes:
-    """Cast and Identity compute operands that must be constant, for Resize, Reshape, Slice, Pad, Tile and TopK."""
-    model = OnnxBuilder()
-
-    def computed(*values: int) -> str:
-        return model.node("Identity", [model.node("Cast", [model.constant(values, "int32")], to=7)])
-
-    x = model.node("Resize", [image(model), "", "", computed(1, 3, 16, 16)], mode="nearest")
-    x = model.node("Slice", [x, computed(1), computed(9), computed(2), computed(2)])
-    x = model.node("Tile", [model.node("Pad", [x, computed(0, 0, 1, 0, 0, 0, 0, 2)]), computed(1, 2, 1, 1)])
-    values = model.name()
-    model.node("TopK", [model.node("Reshape", [x, computed(0, -1)]), computed(7)], [values, model.name()])
-    model.output(values, "float32")
-    return model.build()
-
-
-CONSTANTS: dict[str, Callable[[], bytes]] = {
-    "ConvTranspose": transposed_convolution,
-    "GRU": recurrent("GRU", 3),
-    "LSTM": recurrent("LSTM", 4),
-    "sizes and axes": sizes_and_axes,
-}
-
-
-Pair = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-
-
-def outputs(data: bytes, folder: Path, largest: float = np.inf) -> Iterator[Pair]:
-    """Yields pairs of outputs: those of the built file and those of ONNX Runtime. Real inputs are at most `largest`."""
-    source = folder / "model.onnx"
-    source.write_bytes(data)
-    model, reference = compiled(source, ONNXRUNTIME, folder), Reference(data, optimized=True)
-    for sample in sample_inputs(model.signature, SAMPLES, seed=1):
-        bounded = [np.clip(x, -largest, largest) if x.dtype.kind == "f" else x for x in sample]
-        yield from zip(model.run(bounded), reference(bounded), strict=True)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unusual_file_gives_the_values_of_onnx_runtime(kind: str, tmp_path: Path) -> None:
     for ours, theirs in outputs(KINDS[kind](), tmp_path):
         np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("kind", CONSTANTS)
-def test_constants_may_be_computed_of_others(kind: str, tmp_path: Path) -> None:
-    """The order of float32 additions differs. The tolerance covers the rounding of some dozen terms of at most 100."""
-    for ours, theirs in outputs(CONSTANTS[kind](), tmp_path, largest=100):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-3)
 
 
 def test_a_declared_shape_that_differs_is_noted() -> None:

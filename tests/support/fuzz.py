@@ -20,7 +20,14 @@ from pathlib import Path
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
-from tests.support import onnx_catalog, onnx_catalog_real, tflite_catalog, tflite_recurrent, tflite_sparse
+from tests.support import (
+    onnx_catalog,
+    onnx_catalog_qdq,
+    onnx_catalog_real,
+    tflite_catalog,
+    tflite_recurrent,
+    tflite_sparse,
+)
 
 MODELS: Mapping[str, Callable[[], bytes]] = {
     **tflite_catalog.MODELS,
@@ -28,7 +35,7 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     **tflite_sparse.MODELS,
     **{
         f"onnx {name}": partial(onnx_catalog.case, name, 1, catalog)
-        for catalog in (onnx_catalog.CATALOG, onnx_catalog.QDQ)
+        for catalog in (onnx_catalog.CATALOG, onnx_catalog_qdq.QDQ)
         for name in catalog
     },
     **{

@@ -11,19 +11,24 @@ from typing import Any
 import numpy as np
 
 from tests.support.onnx_builder import OnnxBuilder
-from tests.support.onnx_catalog import Quantized, Rng, Write, pick, real, storage
-
-BATCH, TOKENS, HEADS, SIZE = 2, 5, 2, 4
-WIDTH = HEADS * SIZE
-
-
-def _x(model: OnnxBuilder, rng: Rng, shape: Sequence[int], name: str = "x") -> str:
-    """Adds an input of real values that is quantized and dequantized."""
-    return real(model, name, tuple(shape), Quantized(model, rng, storage(rng)))
-
-
-def _rows(model: OnnxBuilder, rng: Rng, *shape: int) -> str:
-    return model.constant(rng.normal(size=shape), "float32")
+from tests.support.onnx_catalog import Rng, Write, pick
+from tests.support.onnx_catalog_qdq import normal_constant, quantized_input
+from tests.support.onnx_catalog_transformers import (
+    WIDTH,
+    attention,
+    attention_between_bounds,
+    attention_with_past,
+    causal_attention,
+    contributed,
+    embed_layer_normalization,
+    group_query_attention,
+    multi_head_attention,
+    multi_head_attention_with_past,
+    quantized_attention,
+    rotary_embedding,
+    skip_layer_normalization,
+    standard_attention_with_past,
+)
 
 
 def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", **attributes: Any) -> Write:
@@ -35,17 +40,25 @@ def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", 
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         names = [
-            ("" if each is None else _rows(model, rng, *each) if isinstance(each, list) else model.constant(each))
+            (
+                ""
+                if each is None
+                else normal_constant(model, rng, *each)
+                if isinstance(each, list)
+                else model.constant(each)
+            )
             for each in operands
         ]
-        model.output(model.node(op_type, [_x(model, rng, shape), *names], domain=domain, **attributes), "float32")
+        model.output(
+            model.node(op_type, [quantized_input(model, rng, shape), *names], domain=domain, **attributes), "float32"
+        )
 
     return write
 
 
 def is_nan(model: OnnxBuilder, rng: Rng) -> None:
     """Writes attention as in Hugging Face's models, where completely masked rows become zeros."""
-    x = _x(model, rng, (2, 6, 6))
+    x = quantized_input(model, rng, (2, 6, 6))
     mask = model.constant(np.where(rng.integers(0, 2, (6, 6)) * np.arange(6)[:, np.newaxis] > 0, 0, -np.inf), "float32")
     weights = model.node("Softmax", [model.node("Add", [x, mask])])
     nan = model.node("IsNaN", [weights])
@@ -53,12 +66,12 @@ def is_nan(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def is_infinite(model: OnnxBuilder, rng: Rng) -> None:
-    logarithms = model.node("Log", [model.node("Relu", [_x(model, rng, (2, 9))])])
+    logarithms = model.node("Log", [model.node("Relu", [quantized_input(model, rng, (2, 9))])])
     model.output(model.node("IsInf", [logarithms], detect_positive=int(rng.integers(0, 2))), "bool")
 
 
 def clip_by_computed_bounds(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (2, 3, 7))
+    x = quantized_input(model, rng, (2, 3, 7))
     half = model.node("Mul", [x, model.constant(0.5, "float32")])
     bounds = [model.node(op_type, [half], keepdims=0) for op_type in ("ReduceMin", "ReduceMax")]
     model.output(model.node("Clip", [x, *bounds]), "float32")
@@ -74,7 +87,7 @@ def indexed(op_type: str, shape: Sequence[int], indices: Sequence[int], most: in
             sent = model.input("places", "int64", indices)
             positions = model.node("Mod", [sent, model.constant(most, "int64")])
             positions = model.node("Sub", [positions, model.constant(int(rng.integers(0, 2)) * most, "int64")])
-        model.output(model.node(op_type, [_x(model, rng, shape), positions], **attributes), "float32")
+        model.output(model.node(op_type, [quantized_input(model, rng, shape), positions], **attributes), "float32")
 
     return write
 
@@ -88,7 +101,7 @@ def one_hot(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def top_k(model: OnnxBuilder, rng: Rng) -> None:
-    x, count = _x(model, rng, (2, 9, 5)), model.constant([3], "int64")
+    x, count = quantized_input(model, rng, (2, 9, 5)), model.constant([3], "int64")
     names = ["values", "places"]
     model.node("TopK", [x, count], names, axis=pick(rng, 1, -1), largest=int(rng.integers(0, 2)))
     model.output("values", "float32")
@@ -96,7 +109,7 @@ def top_k(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def scatter_nd(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (4, 5, 3))
+    x = quantized_input(model, rng, (4, 5, 3))
     indices = model.constant([[0, 2], [3, -1], [-2, 0]], "int64")
     updates = model.node("Slice", [x, *(model.constant(each, "int64") for each in ([0, 0], [3, 1], [0, 1]))])
     rows = model.node("Squeeze", [updates, model.constant([1], "int64")])
@@ -104,7 +117,7 @@ def scatter_nd(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def scatter_elements(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (3, 5))
+    x = quantized_input(model, rng, (3, 5))
     indices = model.constant([[4, 0], [1, -1]], "int64")
     updates = model.node("Slice", [x, *(model.constant(each, "int64") for each in ([0, 0], [2, 2], [0, 1]))])
     model.output(model.node("ScatterElements", [x, indices, updates], axis=1), "float32")
@@ -116,7 +129,7 @@ def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
-        x, updated = _x(model, rng, (3, 4, 5)), _x(model, rng, updates, "updates")
+        x, updated = quantized_input(model, rng, (3, 4, 5)), quantized_input(model, rng, updates, "updates")
         positions = model.constant(rng.integers(-most, most, indices), "int64")
         if rng.integers(0, 2):
             sent = model.node("Mod", [model.input("places", "int64", indices), model.constant(most, "int64")])
@@ -138,12 +151,15 @@ def cumulative_mask(model: OnnxBuilder, rng: Rng) -> None:
 
 def trilu(model: OnnxBuilder, rng: Rng) -> None:
     diagonal = model.constant(int(rng.integers(-2, 3)), "int64")
-    model.output(model.node("Trilu", [_x(model, rng, (2, 4, 5)), diagonal], upper=int(rng.integers(0, 2))), "float32")
+    model.output(
+        model.node("Trilu", [quantized_input(model, rng, (2, 4, 5)), diagonal], upper=int(rng.integers(0, 2))),
+        "float32",
+    )
 
 
 def cast(model: OnnxBuilder, rng: Rng) -> None:
     number, dtype = pick(rng, (6, "int32"), (7, "int64"))
-    model.output(model.node("Cast", [_x(model, rng, (2, 9))], to=number), dtype)
+    model.output(model.node("Cast", [quantized_input(model, rng, (2, 9))], to=number), dtype)
 
 
 def einsum(model: OnnxBuilder, rng: Rng) -> None:
@@ -155,17 +171,17 @@ def einsum(model: OnnxBuilder, rng: Rng) -> None:
         ("...i,ij", (2, 3, 4), (4, 5)),
         ("i,j->ij", (4,), (3,)),
     )
-    names = [_x(model, rng, shape, name) for name, shape in (("a", one), ("b", other))]
+    names = [quantized_input(model, rng, shape, name) for name, shape in (("a", one), ("b", other))]
     model.output(model.node("Einsum", names, equation=equation), "float32")
 
 
 def batch_normalization(model: OnnxBuilder, rng: Rng) -> None:
     """Writes a batch normalization with statistics that the model computes."""
-    x = _x(model, rng, (2, 4, 5, 5))
+    x = quantized_input(model, rng, (2, 4, 5, 5))
     axes = [0, 2, 3]
     mean = model.node("ReduceMean", [x], axes=axes, keepdims=0)
     squares = model.node("ReduceMean", [model.node("Mul", [x, x])], axes=axes, keepdims=0)
-    rows = [_rows(model, rng, 4), _rows(model, rng, 4), mean, squares]
+    rows = [normal_constant(model, rng, 4), normal_constant(model, rng, 4), mean, squares]
     model.output(model.node("BatchNormalization", [x, *rows], epsilon=1e-2), "float32")
 
 
@@ -173,7 +189,7 @@ def resize_cubic(model: OnnxBuilder, rng: Rng) -> None:
     corners = pick(rng, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
     sizes = model.constant([1, 2, int(rng.integers(3, 14)), int(rng.integers(3, 14))], "int64")
     attributes = {"coordinate_transformation_mode": corners, "cubic_coeff_a": pick(rng, -0.5, -0.75)}
-    x = _x(model, rng, (1, 2, 5, 6))
+    x = quantized_input(model, rng, (1, 2, 5, 6))
     outside = int(rng.integers(0, 2))
     model.output(
         model.node("Resize", [x, "", "", sizes], mode="cubic", exclude_outside=outside, **attributes), "float32"
@@ -185,16 +201,16 @@ def resize_antialiased(model: OnnxBuilder, rng: Rng) -> None:
     sizes = model.constant([1, 2, int(rng.integers(2, 14)), int(rng.integers(2, 14))], "int64")
     attributes = {"coordinate_transformation_mode": corners, "mode": pick(rng, "linear", "cubic")}
     outside = int(rng.integers(0, 2))
-    operands = [_x(model, rng, (1, 2, 9, 11)), "", "", sizes]
+    operands = [quantized_input(model, rng, (1, 2, 9, 11)), "", "", sizes]
     model.output(model.node("Resize", operands, antialias=1, exclude_outside=outside, **attributes), "float32")
 
 
 def fused_conv(model: OnnxBuilder, rng: Rng) -> None:
     activation, parameters = pick(rng, ("Relu", []), ("LeakyRelu", [0.125]), ("Clip", [0.0, 1.5]), ("Tanh", []))
-    x = _x(model, rng, (1, 3, 6, 7))
-    operands = [_rows(model, rng, 4, 3, 3, 3), _rows(model, rng, 4)]
+    x = quantized_input(model, rng, (1, 3, 6, 7))
+    operands = [normal_constant(model, rng, 4, 3, 3, 3), normal_constant(model, rng, 4)]
     if rng.integers(0, 2):
-        operands.append(_x(model, rng, (1, 4, 6, 7), "z"))
+        operands.append(quantized_input(model, rng, (1, 4, 6, 7), "z"))
     attributes: dict[str, Any] = {"activation": activation, "pads": [1, 1, 1, 1]}
     if parameters:
         attributes["activation_params"] = parameters
@@ -203,166 +219,17 @@ def fused_conv(model: OnnxBuilder, rng: Rng) -> None:
 
 def fused_gemm(model: OnnxBuilder, rng: Rng) -> None:
     activation, alpha = pick(rng, ("Relu", 0.0), ("LeakyRelu", 0.125), ("Sigmoid", 0.0))
-    rows = [_rows(model, rng, 5, 4), _rows(model, rng, 5)]
+    rows = [normal_constant(model, rng, 5, 4), normal_constant(model, rng, 5)]
     attributes = {"activation": activation, "activation_alpha": alpha, "transB": 1}
-    model.output(model.microsoft("FusedGemm", [_x(model, rng, (3, 4)), *rows], **attributes), "float32")
-
-
-def _microsoft(op_type: str, *rows: Sequence[int], **attributes: Any) -> Write:
-    """Returns a function that writes a contributed operator on one real tensor of tokens, and constants of the shapes
-    `rows`.
-    """
-
-    def write(model: OnnxBuilder, rng: Rng) -> None:
-        x = _x(model, rng, (BATCH, TOKENS, WIDTH))
-        constants = [_rows(model, rng, *shape) for shape in rows[: int(rng.integers(len(rows) - 1, len(rows) + 1))]]
-        model.output(model.microsoft(op_type, [x, *constants], **attributes), "float32")
-
-    return write
-
-
-def skip_layer_normalization(model: OnnxBuilder, rng: Rng) -> None:
-    shape = (BATCH, TOKENS, WIDTH)
-    x, skip = _x(model, rng, shape), _x(model, rng, shape, "skip")
-    rows = [_rows(model, rng, WIDTH) for _ in range(3)]
-    result = model.node(
-        "SkipLayerNormalization", [x, skip, *rows], ["y", "", "", "sum"], domain="com.microsoft", epsilon=1e-5
-    )
-    model.output(result, "float32")
-    model.output("sum", "float32")
+    model.output(model.microsoft("FusedGemm", [quantized_input(model, rng, (3, 4)), *rows], **attributes), "float32")
 
 
 def fused_matmul(model: OnnxBuilder, rng: Rng) -> None:
     turned = [int(rng.integers(0, 2)) for _ in range(2)]
     shapes = [(2, 3, 4)[:1] + ((4, 3) if turned[0] else (3, 4)), (2,) + ((5, 4) if turned[1] else (4, 5))]
-    names = [_x(model, rng, shape, name) for name, shape in zip("ab", shapes, strict=True)]
+    names = [quantized_input(model, rng, shape, name) for name, shape in zip("ab", shapes, strict=True)]
     attributes = {"transA": turned[0], "transB": turned[1], "alpha": 0.125}
     model.output(model.microsoft("FusedMatMul", names, **attributes), "float32")
-
-
-def _masked(model: OnnxBuilder, rng: Rng) -> str:
-    """Adds nothing, a mask of keys, or the number of keys."""
-    kind = int(rng.integers(0, 3))
-    if kind == 0:
-        return ""
-    if kind == 1:
-        return model.constant(np.sort(rng.integers(0, 2, (BATCH, TOKENS)))[:, ::-1], "int32")
-    return model.constant(rng.integers(1, TOKENS + 1, BATCH), "int32")
-
-
-def attention(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
-    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), _masked(model, rng)]
-    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS), "float32")
-
-
-def causal_attention(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
-    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH)]
-    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS, unidirectional=1), "float32")
-
-
-def quantized_attention(model: OnnxBuilder, rng: Rng) -> None:
-    x = model.input("x", "float32", (BATCH, TOKENS, WIDTH))
-    stored, step, point = model.name(), model.name(), model.name()
-    model.node("DynamicQuantizeLinear", [x], [stored, step, point])
-    weights = model.constant(rng.integers(-128, 128, (WIDTH, 3 * WIDTH)), "int8")
-    bias, scale = _rows(model, rng, 3 * WIDTH), model.constant(0.01, "float32")
-    rest = [weights, bias, step, scale, _masked(model, rng), point, model.constant(0, "int8")]
-    model.output(model.microsoft("QAttention", [stored, *rest], num_heads=HEADS), "float32")
-
-
-def attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
-    x, past = _x(model, rng, (BATCH, TOKENS, WIDTH)), _x(model, rng, (2, BATCH, HEADS, 3, SIZE), "past")
-    mask = model.constant(rng.integers(0, 2, (BATCH, TOKENS + 3)) | (np.arange(TOKENS + 3) < 2), "int32")
-    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), pick(rng, "", mask), past]
-    attributes = {"num_heads": HEADS, "unidirectional": 1}
-    model.node("Attention", [x, *rows], ["y", "present"], domain="com.microsoft", **attributes)
-    model.output("y", "float32")
-    model.output("present", "float32")
-
-
-def attention_between_bounds(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
-    bounds = model.constant([*rng.integers(3, TOKENS + 1, BATCH), *rng.integers(0, 3, BATCH)], "int32")
-    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), bounds]
-    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS), "float32")
-
-
-def multi_head_attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
-    names = [_x(model, rng, (BATCH, TOKENS, WIDTH), name) for name in "qkv"]
-    past = [_x(model, rng, (BATCH, HEADS, 3, SIZE), name) for name in ("past_key", "past_value")]
-    inputs, outputs = [*names, "", "", "", *past], ["y", "present_key", "present_value"]
-    attributes = {"num_heads": HEADS, "unidirectional": int(rng.integers(0, 2))}
-    model.node("MultiHeadAttention", inputs, outputs, domain="com.microsoft", **attributes)
-    for name in outputs:
-        model.output(name, "float32")
-
-
-def standard_attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
-    names = [_x(model, rng, (BATCH, heads, TOKENS, SIZE), name) for heads, name in ((4, "q"), (2, "k"), (2, "v"))]
-    past = [_x(model, rng, (BATCH, 2, 3, SIZE), name) for name in ("past_key", "past_value")]
-    outputs = ["y", "present_key", "present_value"]
-    attributes = {"is_causal": int(rng.integers(0, 2)), "softcap": pick(rng, 0.0, 2.5)}
-    model.node("Attention", [*names, "", *past], outputs, **attributes)
-    for name in outputs:
-        model.output(name, "float32")
-
-
-def rotary_embedding(model: OnnxBuilder, rng: Rng) -> None:
-    x = _x(model, rng, pick(rng, (BATCH, TOKENS, WIDTH), (BATCH, HEADS, TOKENS, SIZE)))
-    positions = model.constant(pick(rng, [3], rng.integers(0, 9, (BATCH, TOKENS))), "int64")
-    angles = [_rows(model, rng, 9, SIZE // 2) for _ in range(2)]
-    interleaved = int(rng.integers(0, 2))
-    model.output(model.microsoft("RotaryEmbedding", [x, positions, *angles], interleaved=interleaved), "float32")
-
-
-def group_query_attention(past: int, *, computed: bool = False) -> Write:
-    """Returns a function that writes a first call, or a call in which each sample has up to `past` earlier tokens."""
-
-    def write(model: OnnxBuilder, rng: Rng) -> None:
-        groups, batch, size = 1, BATCH if computed else 1, 16
-        tokens = TOKENS if not past else 2 if not computed else 1
-        total = past + tokens
-        if rng.integers(0, 2):
-            names = [_x(model, rng, (batch, tokens, (HEADS + 2 * groups) * size), "qkv"), "", ""]
-        else:
-            widths = zip("qkv", (HEADS, groups, groups), strict=True)
-            names = [_x(model, rng, (batch, tokens, count * size), name) for name, count in widths]
-        kept = [_x(model, rng, (batch, groups, past, size), name) if past else "" for name in ("pk", "pv")]
-        lasts = model.constant(np.full(batch, total - 1), "int32")
-        if computed:
-            sent = model.node("Mod", [model.input("lasts", "int32", (batch,)), model.constant(past, "int32")])
-            lasts = model.node("Add", [sent, model.constant(tokens, "int32")])
-        angles = [_rows(model, rng, 16, size // 2) for _ in range(2)]
-        attributes: dict[str, Any] = {"num_heads": HEADS, "kv_num_heads": groups, "do_rotary": int(rng.integers(0, 2))}
-        attributes |= {"softcap": pick(rng, 0.0, 2.5), "local_window_size": pick(rng, -1, 3)}
-        operands = [*names, *kept, lasts, model.constant(total, "int32"), *(angles if attributes["do_rotary"] else [])]
-        outputs = ["y", "present_key", "present_value"]
-        model.node("GroupQueryAttention", operands, outputs, domain="com.microsoft", **attributes)
-        for name in outputs:
-            model.output(name, "float32")
-
-    return write
-
-
-def multi_head_attention(model: OnnxBuilder, rng: Rng) -> None:
-    names = [_x(model, rng, (BATCH, TOKENS, WIDTH), name) for name in "qkv"]
-    bias = _rows(model, rng, 3 * WIDTH) if rng.integers(0, 2) else ""
-    added = _rows(model, rng, BATCH, HEADS, TOKENS, TOKENS) if rng.integers(0, 2) else ""
-    model.output(model.microsoft("MultiHeadAttention", [*names, bias, "", added], num_heads=HEADS), "float32")
-
-
-def embed_layer_normalization(model: OnnxBuilder, rng: Rng) -> None:
-    ids = [
-        model.node("Mod", [model.input(name, "int32", (BATCH, TOKENS)), model.constant(words, "int32")])
-        for name, words in (("tokens", 30), ("segments", 2))
-    ]
-    tables = [_rows(model, rng, count, WIDTH) for count in (30, 12, 2)]
-    rows = [_rows(model, rng, WIDTH), _rows(model, rng, WIDTH)]
-    names = ["y", "mask_index"]
-    model.node("EmbedLayerNormalization", [*ids, *tables, *rows], names, domain="com.microsoft", epsilon=1e-12)
-    model.output("y", "float32")
 
 
 # Models whose results equal ONNX Runtime's bit for bit.
@@ -412,7 +279,7 @@ COMPUTED: dict[str, Write] = {
     "com.microsoft.Attention, causal": causal_attention,
     "com.microsoft.BiasGelu": _node("BiasGelu", (2, 3, 9), [9], domain="com.microsoft"),
     "com.microsoft.EmbedLayerNormalization": embed_layer_normalization,
-    "com.microsoft.FastGelu": _microsoft("FastGelu", (WIDTH,)),
+    "com.microsoft.FastGelu": contributed("FastGelu", (WIDTH,)),
     "com.microsoft.FusedConv": fused_conv,
     "com.microsoft.FusedGemm": fused_gemm,
     "com.microsoft.FusedMatMul": fused_matmul,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tests.support.onnx_builder import OnnxBuilder
-from tests.support.onnx_catalog import Quantized, Rng, Write, image, leave, pick, real, scale, storage, window
+from tests.support.onnx_catalog import Quantized, Rng, Write, image, pick, scale, storage, window
+from tests.support.onnx_catalog_qdq import leave, real
 
 
 def _unary(op_type: str, domain: str = "", **attributes: Any) -> Write:

@@ -30,6 +30,14 @@ def test_the_linked_pages_exist(page: Path) -> None:
 
 
 _MOST_MODULES = 20
+_MOST_LINES = 400
+_SOURCES = ("benchmarks", "examples", "scripts", "service", "tests", "tools")
+_SUFFIXES = (".py", ".cc", ".h", ".hpp", ".c", ".cuh")
+# Files of the importers that are still longer.
+_LONG = (
+    "service/compiler/importers/onnx/node.py",
+    "service/compiler/importers/torch/operators/layers.py",
+)
 _COMPILER = ("| folder | contents |", "CONTRIBUTING.md")
 # Header of a table of folders, its page, and the folder whose content it lists.
 _TABLES = (
@@ -91,3 +99,10 @@ def test_folders_have_few_modules() -> None:
     packages = {path.parent for path in (ROOT / "service").rglob("*.py") if path.parent.name != "operators"}
     counts = {str(each.relative_to(ROOT)): len(list(each.glob("[!_]*.py"))) for each in packages}
     assert {name: count for name, count in counts.items() if count > _MOST_MODULES} == {}
+
+
+def test_source_files_are_short() -> None:
+    paths = (path for folder in _SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES)
+    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
+    long = {name: count for name, count in lines.items() if count > _MOST_LINES}
+    assert {name: count for name, count in long.items() if name not in _LONG} == {}

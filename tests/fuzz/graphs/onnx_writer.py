@@ -15,8 +15,9 @@ import onnxruntime
 
 from service.core.models.arrays import Array
 from tests.fuzz.graphs.formats import to_bytes
-from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Rng, Tensor, Unsuitable
+from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Rng, Tensor, Unsuitable, need
 
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 _STEEP = (2.0**-16, 2.0**-9, 2.0**-5, 2.0**5, 2.0**9, 2.0**16)
 
 
@@ -161,3 +162,19 @@ def _session(data: bytes) -> onnxruntime.InferenceSession:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def finish(writer: OnnxWriter, real: str, like: Value | None = None, *, same: float = 0.0) -> None:
+    """Quantizes a result, sometimes after an activation. Some results stay real and become outputs instead."""
+    if writer.often(0.25):
+        kind, options = writer.choose(("Relu", {}), ("Clip", None), ("Relu", {}))
+        operands = [real]
+        if options is None:
+            operands += [writer.constant(0.0, "float32"), writer.constant(writer.choose(6.0, 1.0), "float32")]
+        (real,) = writer.node(kind, operands, options)
+    if writer.often(0.06) and writer.samples[real].dtype == np.float32:
+        writer.reals.append(real)
+        return
+    need(writer.samples[real].dtype == np.float32, "the result is not real")
+    dtype = writer.dtype(like) if like and writer.often(0.8) else None
+    writer.quantize(real, dtype, like if like and writer.often(same) else None)

@@ -17,6 +17,7 @@ from tests.fuzz.graphs.formats import to_bytes
 from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Quantization, Rng, Tensor, Unsuitable
 from tests.support.litert import interpreter, run
 
+_NONE, _RELU, _RELU_N1, _RELU6 = 0, 1, 2, 3
 _STEEP = (2.0**-12, 2.0**-8, 2.0**-4, 2.0**4, 2.0**8, 2.0**12)
 _MOST_ELEMENTS = 100_000
 _FITTING_ROUNDS = 5  # each round changes the scale by a factor of at most 8
@@ -141,3 +142,33 @@ def _factor(values: Array, tensor: Tensor) -> float:
     if saturated > 0.5:
         return 8.0
     return 0.125 if 0 < used < 0.02 else 1
+
+
+def draw_activation(writer: TfliteWriter) -> int:
+    """Draws a fused activation, which half of the operators do not have."""
+    return int(writer.choose(_NONE, _NONE, _NONE, _RELU, _RELU6, _RELU_N1))
+
+
+def new_result(writer: TfliteWriter, quantization: Quantization | None = None) -> Tensor:
+    """Returns a result whose shape is not computed yet."""
+    return Tensor((), writer.dtype, quantization or writer.drawn_quantization())
+
+
+def compute(
+    writer: TfliteWriter,
+    op_type: str,
+    inputs: Sequence[str],
+    options: dict[str, Any] | None,
+    scale: float | None = None,
+) -> None:
+    """Adds an operator whose result gets a scale that fits its values."""
+    result = new_result(writer, writer.drawn_quantization(scale or writer.scale(inputs[0])))
+    writer.values += writer.node(op_type, inputs, options, [result], fit=True)
+
+
+def copy(
+    writer: TfliteWriter, op_type: str, inputs: Sequence[str], options: dict[str, Any] | None, n: int = 1, of: int = 0
+) -> None:
+    """Adds an operator whose results have the quantization of an operand."""
+    result = new_result(writer, writer.quantization(inputs[of]))
+    writer.values += writer.node(op_type, inputs, options, [result] * n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,19 +13,14 @@ from uuid import uuid4
 import httpx
 import numpy as np
 import pytest
-from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
-from tritonclient.utils import shared_memory as shm
 
 from tests.support.gates import Gate
 from tests.support.plane_models import LENGTH, WIDE, bare_plane, held, wide
-from tests.support.plane_process import PlaneProcess, plane
+from tests.support.plane_process import PlaneProcess
+from tests.support.shared_memory import BYTES, SHARING, VALUES, connected
 from tests.support.waiting import GIVE_UP_S
-
-SHARING = ("--writes", "/dev/shm")
-BYTES = 4 * WIDE
-VALUES = np.arange(WIDE, dtype=np.int32).reshape(1, WIDE)
 
 
 @pytest.fixture(scope="module")
@@ -42,39 +36,10 @@ def served(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[Pla
         yield process
 
 
-@pytest.fixture(params=[triton_http, triton_grpc], ids=["http", "grpc"])
-def triton(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-def address_of(triton: Any, served: PlaneProcess) -> str:
-    return served.grpc if triton is triton_grpc else served.url.removeprefix("http://")
-
-
-@contextmanager
-def connected(triton: Any, served: PlaneProcess) -> Iterator[Any]:
-    client = triton.InferenceServerClient(address_of(triton, served))
-    try:
-        yield client
-    finally:
-        client.unregister_system_shared_memory()
-        client.close()
-
-
 @pytest.fixture
 def client(triton: Any, served: PlaneProcess) -> Iterator[Any]:
     with connected(triton, served) as opened:
         yield opened
-
-
-@pytest.fixture
-def key() -> Iterator[str]:
-    """The name of shared memory with room for an input and, after it, an output."""
-    name = f"octet-{uuid4().hex}"
-    handle = shm.create_shared_memory_region("there", f"/{name}", 2 * BYTES)
-    shm.set_shared_memory_region(handle, [VALUES])
-    yield name
-    shm.destroy_shared_memory_region(handle)
 
 
 def stored(key: str, count: int = WIDE, at: int = BYTES) -> list[int]:
@@ -343,62 +308,3 @@ def test_incomplete_or_contradictory_parameters_are_rejected(
 def test_an_invalid_registration_is_rejected(served: PlaneProcess, body: bytes) -> None:
     answer = httpx.post(f"{served.url}/v2/systemsharedmemory/region/r/register", content=body)
     assert answer.status_code in (400, 413)
-
-
-def test_shared_memory_is_off_by_default(digits: Path, triton: Any) -> None:
-    with plane([f"digits={digits}"]) as served:
-        _is_refused(triton, address_of(triton, served), "shared memory is disabled", "digits", "image")
-
-
-def test_an_option_turns_it_on(digits: Path, triton: Any, key: str) -> None:
-    with plane([f"digits={digits}"], OCTET_SHARED_MEMORY="true") as served, connected(triton, served) as client:
-        about = client.get_server_metadata()
-        assert "system_shared_memory" in (about["extensions"] if triton is triton_http else about.extensions)
-        client.register_system_shared_memory("region", key, 256)
-        tensor = triton.InferInput("image", [1, 16, 16, 1], "UINT8")
-        tensor.set_shared_memory("region", 256)
-        assert client.infer("digits", [tensor]).as_numpy("probabilities").shape == (1, 10)
-
-
-def test_it_is_only_for_clients_on_this_machine(tmp_path: Path, triton: Any) -> None:
-    with socket.socket(type=socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent
-        except OSError:
-            pytest.skip("this machine has no other address")
-        host = probe.getsockname()[0]
-    with bare_plane(tmp_path, [wide(tmp_path, 1)], *SHARING, host="0.0.0.0", auth="off", shared_memory=True) as served:
-        port = address_of(triton, served).rsplit(":", 1)[1]
-        _is_refused(triton, f"{host}:{port}", "only clients on the server's machine", "wide", "in0")
-
-
-def test_it_requires_a_key_that_may_predict(tmp_path: Path) -> None:
-    keys = {"predict": f"octet_predicts_{'a' * 32}", "read": f"octet_reads_{'b' * 32}"}
-    with bare_plane(tmp_path, [wide(tmp_path, 1)], *SHARING, keys=keys, shared_memory=True) as served:
-        url = f"{served.url}/v2/systemsharedmemory/status"
-        answers = [httpx.get(url, headers={"authorization": f"Bearer {key}"}) for key in keys.values()]
-        assert [answer.status_code for answer in answers] == [200, 403]
-        assert httpx.get(url).status_code == 401
-        with triton_grpc.InferenceServerClient(served.grpc) as client:
-            client.get_system_shared_memory_status(headers={"authorization": f"Bearer {keys['predict']}"})
-            with pytest.raises(InferenceServerException, match="PERMISSION_DENIED"):
-                client.get_system_shared_memory_status(headers={"authorization": f"Bearer {keys['read']}"})
-
-
-def _is_refused(triton: Any, address: str, message: str, model: str, name: str) -> None:
-    client = triton.InferenceServerClient(address)
-    about = client.get_model_metadata(model)
-    spec = about["inputs"][0] if triton is triton_http else about.inputs[0]
-    shape = spec["shape"] if triton is triton_http else list(spec.shape)
-    datatype = spec["datatype"] if triton is triton_http else spec.datatype
-    tensor = triton.InferInput(name, shape, datatype)
-    tensor.set_shared_memory("region", int(np.prod(shape)) * (4 if datatype == "INT32" else 1))
-    for act in (
-        client.get_system_shared_memory_status,
-        lambda: client.register_system_shared_memory("region", "key", 1),
-        client.unregister_system_shared_memory,
-        lambda: client.infer(model, [tensor]),
-    ):
-        with pytest.raises(InferenceServerException, match=message):
-            act()
-    client.close()

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from service.core.digest import canonical_json
+from tests.support.emulated_gpus import Files
 from tests.support.runtime_threads import RuntimeThreads, compile_threads
 from tests.support.small_artifact import CONSTANTS, FUNCTIONS, SIMPLE, compiled, write_layout
+from tools.cuda_emulator import emulated_driver
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +47,16 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Runs a function in a new thread, always the same one, whose affinity mask may be changed."""
     with ThreadPoolExecutor(1) as pool:
         yield lambda function: pool.submit(function).result(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """An artifact for emulated GPUs, and the driver and the kernels that emulate them."""
+    folder = tmp_path_factory.mktemp("cards")
+    (folder / "constants").write_bytes(CONSTANTS.tobytes())
+    return Files(
+        emulated_driver.build_driver(folder / "driver"),
+        folder / "kernels",
+        emulated_driver.build_library(folder / "library", folder / "kernels"),
+        folder / "constants",
+    )

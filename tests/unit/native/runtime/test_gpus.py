@@ -3,100 +3,49 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-from service.compiler.lowering.link import link
 from service.core.digest import canonical_json
-from service.core.target import parse_target
 from service.runtime import octet_library
-from service.runtime.octet_library import NativeInstance, NativeModel
+from tests.support.emulated_gpus import Files, attempt, bind, load_model, refusal
 from tests.support.gpu_artifact import COUNTING, SIMPLE, on_gpu
 from tests.support.native import SANITIZERS, built_program
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
 from tools.cuda_emulator import emulated_driver
 
-_SEVERAL = (75, 80, 86, 90)
-
-
-class Files(NamedTuple):
-    """The files that are passed to child processes."""
-
-    driver: Path
-    kernels: Path
-    library: Path
-    constants: Path
-
-    def run(self, function: Callable[..., Any], *arguments: Any, **settings: str) -> Any:
-        """Calls `function(library, constants, *arguments)` in a child, with emulated GPUs according to `settings`."""
-        environment = emulated_driver.environment(self.driver, self.kernels, **settings)
-        return emulated_driver.in_a_child(function, self.library, self.constants, *arguments, environment=environment)
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("cards")
-    (folder / "constants").write_bytes(CONSTANTS.tobytes())
-    return Files(
-        emulated_driver.build_driver(folder / "driver"),
-        folder / "kernels",
-        emulated_driver.build_library(folder / "library", folder / "kernels"),
-        folder / "constants",
-    )
-
-
 # --- Functions that run in children ----------------------------------------------------------------------------------
 
 
-def _model(config: Any, library: str, constants: str) -> NativeModel:
-    return NativeModel.load_files(canonical_json(config), Path(library), Path(constants))
-
-
-def _bound(instance: NativeInstance, value: int = 1) -> tuple[Any, Any]:
-    given, got = tensor(value), tensor()
-    instance.bind([address(given)], [address(got)])
-    return given, got
-
-
-def _attempt(function: Callable[[], Any]) -> str:
-    """Calls the function, and returns the type and message of the exception that the function raises."""
-    try:
-        function()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 def _runs(library: str, constants: str) -> Any:
-    model = _model(SIMPLE, library, constants)
+    model = load_model(SIMPLE, library, constants)
     instance = model.instance()
-    given, got = _bound(instance)
+    given, got = bind(instance)
     instance.run()
     first = got.tolist()
     given += 1
     instance.run()
     second = got.tolist()
-    other, elsewhere = _bound(instance, 5)
+    other, elsewhere = bind(instance, 5)
     seconds = instance.run_timed()
     assert got.tolist() == second
     return first, second, elsewhere.tolist(), seconds, model.symbol("octet_add"), other.tolist()
 
 
 def _stays(library: str, constants: str) -> Any:
-    instance = _model(COUNTING, library, constants).instance()
-    given, got = _bound(instance)
+    instance = load_model(COUNTING, library, constants).instance()
+    given, got = bind(instance)
     instance.run()
     seen = []
     for _ in range(2):
         seconds = instance.run_resident(5)
         seen.append(int(got[0, 0]))
     instance.run()
-    error = _attempt(lambda: instance.run_resident(0))
+    error = attempt(lambda: instance.run_resident(0))
     return seen, int(got[0, 0]), seconds, error, given.tolist()
 
 
@@ -107,10 +56,10 @@ def _leaves_nothing(library: str, constants: str) -> Any:
     emulated.octet_emulated_live.restype = ctypes.c_long
     counts = []
     for _ in range(2):
-        model = _model(COUNTING, library, constants)
+        model = load_model(COUNTING, library, constants)
         instances = [model.instance(), model.instance()]
         for instance in instances:
-            kept = _bound(instance)
+            kept = bind(instance)
             instance.run()
             instance.run_timed()
             instance.run_resident(2)
@@ -124,8 +73,8 @@ def _leaves_nothing(library: str, constants: str) -> Any:
 
 
 def _sequence(library: str, constants: str) -> Any:
-    instance = _model(COUNTING, library, constants).instance()
-    given, got = _bound(instance)
+    instance = load_model(COUNTING, library, constants).instance()
+    given, got = bind(instance)
     seen = []
     for _ in range(3):
         instance.run()
@@ -139,7 +88,7 @@ def _sequence(library: str, constants: str) -> Any:
     instance.run()
     instance.run()
     callers = [int(before[0, 0]), int(after[0, 0]), int(got[0, 0])]
-    error = _attempt(instance.reset)
+    error = attempt(instance.reset)
     instance.bind_states(None, None)
     instance.run()
     return seen, callers, error, int(got[0, 0]), given.tolist()
@@ -147,52 +96,32 @@ def _sequence(library: str, constants: str) -> Any:
 
 def _launches(library: str, constants: str, launch: list[int]) -> Any:
     config = on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [launch])
-    instance = _model(config, library, constants).instance()
-    given, got = _bound(instance)
+    instance = load_model(config, library, constants).instance()
+    given, got = bind(instance)
     instance.run()
     assert given[0, 0] == 1
     return got[0, :7].tolist()
 
 
-def _launched_code(library: str, constants: str) -> int:
-    """Returns the capability of the code that runs."""
-    instance = _model(_for_several(), library, constants).instance()
-    bound = _bound(instance)
-    instance.run()
-    return int(bound[1][0, 7])
-
-
-def _refused_several(library: str, constants: str) -> str:
-    return _refused(library, constants, _for_several())
-
-
-def _for_several() -> Any:
-    return on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), None, *_SEVERAL)
-
-
-def _refused(library: str, constants: str, config: Any = SIMPLE) -> str:
-    return _attempt(lambda: _model(config, library, constants).instance())
-
-
 def _instances(library: str, constants: str, config: Any, count: int) -> Any:
-    model = _model(config, library, constants)
+    model = load_model(config, library, constants)
     kept, error = [], ""
     for _ in range(count):
-        error = _attempt(lambda: kept.append(model.instance()))
+        error = attempt(lambda: kept.append(model.instance()))
     results = []
     for instance in kept:
-        given, got = _bound(instance)
+        given, got = bind(instance)
         instance.run()
         results.append(int(got[0, 0] - given[0, 0]))
     return results, error, [gpu.used_bytes for gpu in octet_library.cards()[0]], model.is_lost
 
 
 def _lost(library: str, constants: str) -> Any:
-    model, other = _model(SIMPLE, library, constants), _model(SIMPLE, library, constants)
+    model, other = load_model(SIMPLE, library, constants), load_model(SIMPLE, library, constants)
     instance, unhurt = model.instance(), other.instance()
-    kept = [_bound(instance), _bound(unhurt)]
+    kept = [bind(instance), bind(unhurt)]
     instance.run()
-    errors = [_attempt(instance.run), _attempt(instance.run), _attempt(unhurt.run), _attempt(model.instance)]
+    errors = [attempt(instance.run), attempt(instance.run), attempt(unhurt.run), attempt(model.instance)]
     return errors, model.is_lost, other.is_lost, len(kept)
 
 
@@ -208,11 +137,11 @@ def _cards(_library: str, _constants: str) -> Any:
 def _parallel(library: str, constants: str) -> Any:
     from concurrent.futures import ThreadPoolExecutor
 
-    model = _model(SIMPLE, library, constants)
+    model = load_model(SIMPLE, library, constants)
 
     def compute(value: int) -> bool:
         instance = model.instance()
-        given, got = _bound(instance, value)
+        given, got = bind(instance, value)
         for _ in range(50):
             instance.run()
             if got.tolist() != (2 * (given + CONSTANTS[LENGTH:])).tolist():
@@ -268,7 +197,7 @@ def test_a_call_is_launched_as_the_plan_specifies(launch: list[int], files: File
 
 def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
     config = on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
-    error = files.run(_refused, config)
+    error = files.run(refusal, config)
     assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in error
 
 
@@ -296,7 +225,7 @@ def test_a_card_or_a_partition_is_chosen_by_its_uuid(
     gpus: str, chosen: dict[str, str], memory_bytes: list[int] | None, files: Files
 ) -> None:
     if memory_bytes is None:
-        assert "NVIDIA's driver shows no GPU to this process" in files.run(_refused, cards=gpus, **chosen)
+        assert "NVIDIA's driver shows no GPU to this process" in files.run(refusal, cards=gpus, **chosen)
     else:
         assert [each[2] for each in files.run(_cards, cards=gpus, **chosen)[0]] == memory_bytes
 
@@ -319,95 +248,7 @@ def test_a_card_or_a_partition_is_chosen_by_its_uuid(
     ],
 )
 def test_missing_gpu_support_is_reported(settings: dict[str, str], words: str, files: Files) -> None:
-    assert words in files.run(_refused, **settings)
-
-
-@pytest.fixture(scope="module")
-def several(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """Files with code for each capability in `_SEVERAL`."""
-    library = emulated_driver.build_library(tmp_path_factory.mktemp("several"), files.kernels, *_SEVERAL)
-    return files._replace(library=library)
-
-
-@pytest.mark.parametrize(("gpus", "code"), [("7.5", 75), ("8.0", 80), ("8.9", 86), ("6.1;8.6", 86), ("9.0", 90)])
-def test_a_gpu_runs_the_best_code_for_it(gpus: str, code: int, several: Files) -> None:
-    assert several.run(_launched_code, cards=gpus) == code
-
-
-def test_the_capabilities_of_the_artifact_are_reported(several: Files) -> None:
-    error = several.run(_refused_several, cards="6.1")
-    words = "built for compute capability 7.5 or 8.0 or 8.6 or 9.0, which no GPU here supports: GPU 0 (Emulated 6.1)"
-    assert words in error
-    assert error.startswith("Unsupported: ")
-
-
-def test_code_that_the_driver_rejects_is_unsupported(files: Files, tmp_path: Path) -> None:
-    library = emulated_driver.build_library(tmp_path / "library", tmp_path / "kernels", 86)
-    error = files._replace(library=library).run(_refused, cards="8.0")
-    assert "(Emulated 8.0, compute capability 8.0) with a driver for CUDA 12.9 rejects octet_add" in error
-    assert error.startswith("Unsupported: ")
-    assert error.endswith("CUDA_ERROR_NO_BINARY_FOR_GPU")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"requires": []}, "a plan for a GPU must have launches and require a capability"),
-        ({"requires": ["sm_80", "sm_80"]}, 'requires "sm_80", which this release does not know'),
-        ({"requires": ["sm_80", "sm_86"]}, "call 0 uses the kernel octet_add.sm_80, for which the library has no code"),
-        ({"requires": ["sm_90a"]}, 'requires "sm_90a", which this release does not know'),
-        ({"requires": ["sm_"]}, 'requires "sm_"'),
-        ({"requires": ["no_such_feature", "sm_80"]}, "this CPU lacks no_such_feature"),
-    ],
-)
-def test_a_config_must_match_the_code_of_the_library(change: Any, words: str, files: Files) -> None:
-    assert words in files.run(_refused, SIMPLE | change)
-
-
-def test_a_cpu_function_is_not_gpu_code(files: Files, code: Path) -> None:
-    config = deepcopy(SIMPLE)
-    config["plan"]["calls"] = [["add", [0, 1, 2]], ["twice", [2, 3]]]
-    error = files._replace(library=code).run(_refused, config)
-    assert error == "CorruptBlob: call 0 uses the kernel add, for which the library has no code"
-
-
-@pytest.mark.parametrize("damage", ["cut off", "no ELF", "section", "table"])
-def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) -> None:
-    image = bytearray(emulated_driver.cubin({"octet_twice": 2}))
-    if damage == "cut off":
-        del image[-1]
-    elif damage == "no ELF":
-        image[0] = 0
-    elif damage == "section":  # size of the last section
-        image[-32:-24] = (1 << 40).to_bytes(8, "little")
-    else:  # offset of the section table
-        image[40:48] = (1 << 63).to_bytes(8, "little")
-    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
-    library = _linked("octet_twice", bytes(image), tmp_path)
-    error = files._replace(library=library).run(_refused, config)
-    assert error == "CorruptBlob: the library's octet_twice is not GPU code, or is truncated"
-
-
-def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
-    image = emulated_driver.cubin({"octet_other": 2})
-    emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
-    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
-    error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
-    assert error == "CorruptBlob: the code of octet_twice has no kernel of that name"
-
-
-def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: Path) -> None:
-    image = emulated_driver.cubin({"octet_twice": 3})
-    emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
-    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
-    error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
-    assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in error
-
-
-def _linked(symbol: str, image: bytes, folder: Path) -> Path:
-    path = emulated_driver.device_object(symbol, image, folder / "kernel.o")
-    link([path], folder / "library.so", parse_target("cuda-sm_80"), allow_unsandboxed=True)
-    return folder / "library.so"
+    assert words in files.run(refusal, **settings)
 
 
 def test_a_gpu_without_memory_is_reported(files: Files) -> None:
