@@ -6,8 +6,14 @@ import asyncio
 
 import pytest
 
+from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
+from service.core.models.signature import ModelSignature
+from service.workers.data_plane import orders
 from service.workers.inference import Reference, Registry
+from service.workers.inference.identity import Identity
+from service.workers.inference.routes import Route, Routes
+from service.workers.inference.served import Served
 from tests.support.fake_plane import FakePlane, answerer
 from tests.support.tables import Tables
 from tests.support.waiting import eventually_async
@@ -185,3 +191,35 @@ async def test_unknown_aliases_are_not_found(serving: Serving, tables: Tables) -
             await registry.resolve("m", "mine")
         with pytest.raises(NotFound, match="no model 'cats'"):
             await registry.resolve("cats", "mine")
+
+
+def served(key: int, version: int) -> Served:
+    identity = Identity("m", version, "x86-64-v3", "xnnpack", Digest("sha256:" + "0" * 64))
+    return Served(key, identity, ModelSignature((), ()))
+
+
+async def test_routes_of_an_earlier_control_plane_apply_to_names_that_are_not_resolved_yet() -> None:
+    changes: list[int] = []
+    routes = Routes(lambda: changes.append(len(routes)))
+    earlier = {("m", None): orders.Named("m", "", 7, ["1"]), ("n", None): orders.Named("n", "", 8, ["1"])}
+    routes.keep_earlier({7, 8}, earlier)
+    routes["m", None] = Route(served(9, 2), versions=(1, 2))
+    assert routes.named() == [orders.Named("m", "", 9, ["1", "2"]), earlier["n", None]]
+    assert changes == [1]
+
+
+async def test_an_earlier_route_ends_when_its_model_is_lost() -> None:
+    routes = Routes(lambda: None)
+    routes.keep_earlier({7}, {("m", None): orders.Named("m", "", 7, ["1"])})
+    routes.keep_earlier({8}, {})
+    assert routes.named() == []
+
+
+async def test_the_names_of_a_model_are_those_that_it_serves_alone_or_as_a_canary() -> None:
+    routes, (old, new) = Routes(lambda: None), (served(1, 1), served(2, 2))
+    routes["m", None] = Route(old, new, 10)
+    routes["m", 1] = Route(old)
+    assert routes.names_of(old) == [("m", None), ("m", 1)]
+    assert routes.names_of(new) == [("m", None)]
+    assert list(routes.drop(("m", None))) == [old, new]
+    assert routes.names_of(new) == []
