@@ -1,4 +1,4 @@
-"""Who may pass tensors in /dev/shm: clients on the same machine, with a key, if the setting is on."""
+"""Only clients on the same machine, with a key, pass tensors in /dev/shm, and only if the setting is on."""
 
 from __future__ import annotations
 

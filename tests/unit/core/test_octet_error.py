@@ -8,7 +8,7 @@ from service.core.octet_error import OctetError
 class _Broken(OctetError):
     """The thing is broken.
 
-    Nobody knows why.
+    The cause is unknown.
     """
 
     code = "broken"

@@ -12,7 +12,7 @@ from service.core.models.signature import ModelSignature
 from service.workers.data_plane import orders
 from service.workers.inference import Reference, Registry
 from service.workers.inference.identity import Identity
-from service.workers.inference.routes import Route, Routes
+from service.workers.inference.routes import Name, Route, Routes
 from service.workers.inference.served import Served
 from tests.support.fake_plane import FakePlane, answerer
 from tests.support.tables import Tables
@@ -201,7 +201,10 @@ def served(key: int, version: int) -> Served:
 async def test_routes_of_an_earlier_control_plane_apply_to_names_that_are_not_resolved_yet() -> None:
     changes: list[int] = []
     routes = Routes(lambda: changes.append(len(routes)))
-    earlier = {("m", None): orders.Named("m", "", 7, ["1"]), ("n", None): orders.Named("n", "", 8, ["1"])}
+    earlier: dict[Name, orders.Named] = {
+        ("m", None): orders.Named("m", "", 7, ["1"]),
+        ("n", None): orders.Named("n", "", 8, ["1"]),
+    }
     routes.keep_earlier({7, 8}, earlier)
     routes["m", None] = Route(served(9, 2), versions=(1, 2))
     assert routes.named() == [orders.Named("m", "", 9, ["1", "2"]), earlier["n", None]]

@@ -25,13 +25,13 @@ REPORT: dict[str, Any] = {
 }
 
 
-def shown(document: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
+def show_lines(document: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
     show(Output(as_json=False), document)
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_the_sizes_the_layers_and_the_accuracy_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(REPORT, capsys)
+    lines = show_lines(REPORT, capsys)
     assert lines[0] == (
         "m.int8.onnx: 1,000 bytes, 4.00 times smaller than the float model as ONNX (4,000 bytes); "
         "7 operators in integers, 1 of 16x8, 2 kept in float, by minmax of 16 inputs"
@@ -41,13 +41,13 @@ def test_the_sizes_the_layers_and_the_accuracy_are_shown(capsys: pytest.CaptureF
 
 
 def test_the_noisiest_tensors_come_first_and_the_others_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(REPORT, capsys)
+    lines = show_lines(REPORT, capsys)
     rows = [line for line in lines if line.endswith((" dB", "no noise"))]
     assert rows == ["output y 21.2 dB", *(f"t{number} {40 - number:.1f} dB" for number in range(11, 1, -1))]
 
 
 def test_an_older_server_sends_the_size_of_the_models_own_file(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(REPORT | {"bytes": {"quantized": 2_000, "float": 1_000}}, capsys)
+    lines = show_lines(REPORT | {"bytes": {"quantized": 2_000, "float": 1_000}}, capsys)
     assert "2,000 bytes, 2.00 times larger than the float model's file" in lines[0]
 
 
@@ -56,7 +56,7 @@ def test_without_calibration_only_matrix_products_are_counted(
     weights: int | None, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = {name: REPORT[name] for name in ("output", "bytes")} | {"layers": ["a", "b"], "weights": weights}
-    (line,) = shown(document, capsys)
+    (line,) = show_lines(document, capsys)
     assert line.endswith(f"; 2 matrix products {how}")
 
 
@@ -74,6 +74,6 @@ def test_the_result_of_a_latency_budget_is_explained(
     point = {"kept": ["b"], "wide": [], "bfloat16": [], "share": 0.01, "output_db": 30.0, "latency_ms": 4.5}
     latency = {"asked": "5ms", "limit_ms": 5.0, "met": met, "budget_met": budget_met}
     costs = {"layers_db": {"b": 12.0}, "curve": [point], "latency_budget": latency}
-    lines = shown(REPORT | {"sensitivity": costs}, capsys)
+    lines = show_lines(REPORT | {"sensitivity": costs}, capsys)
     assert "1 0 1.0 % 30.0 dB 4.50 ms" in lines
     assert any(line.endswith(note) for line in lines)
