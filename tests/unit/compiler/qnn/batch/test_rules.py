@@ -27,7 +27,7 @@ def constant(*shape: int) -> relax.Constant:
     return relax.const(np.arange(np.prod(shape)).astype(np.int8).reshape(shape))
 
 
-def moved(x: relax.Expr) -> relax.Expr:
+def move_batch_last(x: relax.Expr) -> relax.Expr:
     """Moves the axis of the batch behind all others."""
     return relax.op.permute_dims(x, [1, 2, 3, 0])
 
@@ -58,12 +58,20 @@ def first(x: relax.Expr) -> relax.Expr:
 
 KEPT: dict[str, list[Step]] = {
     "a tensor that is the same for all samples": [lambda x: relax.op.add(x, constant(3, 1))],
-    "a constant of the same shape, beside a moved batch": [moved, lambda x: relax.op.add(x, constant(4, 1)), first],
-    "a mean along axes that end": [moved, lambda x: ops.mean(x, TYPE, TYPE, axes=[0, 2], keepdims=False), first],
+    "a constant of the same shape, beside a moved batch": [
+        move_batch_last,
+        lambda x: relax.op.add(x, constant(4, 1)),
+        first,
+    ],
+    "a mean along axes that end": [
+        move_batch_last,
+        lambda x: ops.mean(x, TYPE, TYPE, axes=[0, 2], keepdims=False),
+        first,
+    ],
     "a mean along axes that stay": [lambda x: ops.mean(x, TYPE, TYPE, axes=[2], keepdims=True)],
     "softmax": [lambda x: ops.softmax(x, TYPE, PROBABILITIES)],
-    "the place of the greatest, before the batch": [moved, lambda x: relax.op.argmax(x, axis=0), first],
-    "a slice of another axis": [moved, lambda x: relax.op.strided_slice(x, [1], [0], [3], [2]), first],
+    "the place of the greatest, before the batch": [move_batch_last, lambda x: relax.op.argmax(x, axis=0), first],
+    "a slice of another axis": [move_batch_last, lambda x: relax.op.strided_slice(x, [1], [0], [3], [2]), first],
     "a concatenation of two tensors": [lambda x: relax.op.concat([x, relax.op.nn.relu(x)], axis=3)],
     "a concatenation with a constant": [lambda x: relax.op.concat([constant(1, 2, 1, 4), x], axis=2)],
     "a concatenation of rows": [
@@ -72,11 +80,11 @@ KEPT: dict[str, list[Step]] = {
         lambda x: relax.op.reshape(x, (1, 12, 4)),
     ],
     "elements that are picked before the batch": [
-        moved,
+        move_batch_last,
         lambda x: relax.op.take(x, relax.const(np.array([2, 0, 1, 1])), 1, mode="clip"),
         first,
     ],
-    "padding of other axes": [moved, lambda x: relax.op.nn.pad(x, [0, 1, 2, 0, 0, 0, 0, 0]), first],
+    "padding of other axes": [move_batch_last, lambda x: relax.op.nn.pad(x, [0, 1, 2, 0, 0, 0, 0, 0]), first],
     "a repeated row": [
         lambda x: relax.op.max(x, axis=[2], keepdims=True),
         lambda x: relax.op.broadcast_to(x, (1, *SHAPE)),
@@ -87,10 +95,10 @@ KEPT: dict[str, list[Step]] = {
     ],
 }
 REFUSED: dict[str, list[Step]] = {
-    "softmax along the batch": [moved, lambda x: ops.softmax(x, TYPE, PROBABILITIES)],
+    "softmax along the batch": [move_batch_last, lambda x: ops.softmax(x, TYPE, PROBABILITIES)],
     "the place of the greatest sample": [lambda x: relax.op.argmax(x, axis=0)],
-    "padding of the batch": [moved, lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 0, 0, 0, 1])],
-    "a product along the batch": [moved, lambda x: ops.matmul(x, constant(1, 5), TYPE, TYPE)],
+    "padding of the batch": [move_batch_last, lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 0, 0, 0, 1])],
+    "a product along the batch": [move_batch_last, lambda x: ops.matmul(x, constant(1, 5), TYPE, TYPE)],
 }
 
 
