@@ -114,7 +114,7 @@ class ObjectBucket:
                 raise  # an error of this machine, not of the bucket
             if "QuotaExceeded" in str(error) or "InsufficientStorage" in str(error):
                 raise StorageFull(f"the store {self.url} is full") from error
-            raise StoreUnreachable(f"the store {self.url} does not answer: {_line(error)}", hint=_HINT) from error
+            raise StoreUnreachable(f"the store {self.url} does not respond: {_line(error)}", hint=_HINT) from error
 
 
 _HINT = "octet doctor checks whether it can be reached; credentials and endpoint are read from the environment"

@@ -2,7 +2,7 @@
 
 OctetError
 ├── InvalidInput            400  the request or file is not well formed
-│   ├── DigestMismatch           a body does not hash to the digest it was sent as
+│   ├── DigestMismatch           bytes do not hash to the expected digest
 │   ├── MalformedModel           a model file that is not well formed in its format
 │   └── InvalidTensor            a predict request that does not fit the signature
 ├── Unauthorized            401
@@ -85,7 +85,7 @@ class InvalidInput(OctetError):
 
 
 class DigestMismatch(InvalidInput):
-    """The body does not hash to the digest it was sent as."""
+    """The bytes do not hash to the expected digest."""
 
     code = "digest_mismatch"
 
@@ -326,7 +326,7 @@ class DatabaseBusy(OctetError):
 
 
 class DatabaseUnreachable(NotReady):
-    """The database does not answer."""
+    """The database does not respond."""
 
     code = "database_unreachable"
     is_undone = True  # true if nothing was changed; false if unknown, because the connection broke during the commit
@@ -345,7 +345,7 @@ class DatabaseDamaged(NotReady):
 
 
 class StoreUnreachable(NotReady):
-    """The bucket of the store does not answer."""
+    """The bucket of the store does not respond."""
 
     code = "store_unreachable"
 

@@ -87,7 +87,7 @@ class PostgresqlEngine:
             return None
         state = getattr(error.orig, "sqlstate", None)
         if error.connection_invalidated or state in _ENDING or _is_unconnected(error):
-            unreachable = DatabaseUnreachable(f"the database does not answer: {_line(error)}")
+            unreachable = DatabaseUnreachable(f"the database does not respond: {_line(error)}")
             unreachable.is_undone = not is_committing
             return unreachable
         if state == _STANDBY:
@@ -162,7 +162,7 @@ class _ClusterLock:
 def _unlocked(error: psycopg.OperationalError) -> OctetError:
     if error.sqlstate in _TOO_LONG:
         return DatabaseBusy("another process holds the lock of the store's index")
-    return DatabaseUnreachable(f"the database does not answer: {str(error).splitlines()[0]}")
+    return DatabaseUnreachable(f"the database does not respond: {str(error).splitlines()[0]}")
 
 
 def _parameters(url: str, timeout_s: float) -> dict[str, Any]:

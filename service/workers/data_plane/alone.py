@@ -1,7 +1,7 @@
 """Runs the data plane alone: it serves models from folders, without a control plane, a database or a compiler.
 
-If the data plane uses a certificate or API keys, a second process (`updates`) reads the files with these again when the
-files change.
+If the data plane uses a certificate or API keys, a second process (`updates`) reads their files again when these
+change.
 """
 
 from __future__ import annotations
