@@ -1,6 +1,7 @@
 #include "net/call.h"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "net/gzip.h"
@@ -33,7 +34,7 @@ void Call::guard(const std::function<void()>& act) {
     act();
   } catch (const Problem& problem) {
     refuse(problem);
-  } catch (const std::exception&) {
+  } catch (const std::bad_alloc&) {  // any other exception is a bug, which ends the process
     refuse(no_memory());
   }
 }
