@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -19,6 +21,12 @@ def test_an_axis_may_count_from_the_end() -> None:
     with pytest.raises(MalformedModel, match=r"^Add #3 has axis 3, but its input has 3 dimensions$") as caught:
         node().axis(3, 3)
     assert (caught.value.op, caught.value.tensor) == ("Add #3", "y")
+
+
+@pytest.mark.parametrize("named", ["a", 1.0, None])
+def test_an_axis_must_be_an_integer(named: Any) -> None:
+    with pytest.raises(MalformedModel, match="but its input has 3 dimensions"):
+        node().axes([0, named], 3)
 
 
 def test_an_error_may_name_another_tensor() -> None:
