@@ -88,10 +88,9 @@ class Node:
 
     def axis(self, named: int, rank: int) -> int:
         """Returns an axis of `rank` dimensions, counted from the front; a negative number counts from the end."""
-        fits = (
-            isinstance(named, int | np.integer) and -rank <= named < rank
-        )  # a file may contain a list of other values
-        self.require(fits, f"has axis {named}, but its input has {rank} dimensions")
+        # a list of axes in a file may contain values of any type
+        fits = isinstance(named, int | np.integer) and -rank <= named < rank
+        self.require(fits, f"has axis {str(named)[:40]}, but its input has {rank} dimensions")
         return int(named % rank)
 
     def axes(self, named: Iterable[int], rank: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import permutations
 
 from service.compiler.importers.onnx.model import CONV_TRANSPOSE, MATMUL_ADD, REQUANTIZE, STORED_MATMUL
 from service.compiler.importers.onnx.qdq import stored
@@ -164,7 +165,7 @@ def product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | No
     """Returns the MatMul whose result is read only by `operator`, and the other operand of `operator`. Returns None if
     such a MatMul does not exist.
     """
-    for name, other in (operator.inputs[:2], operator.inputs[1::-1]):
+    for name, other in permutations(operator.inputs[:2], 2):
         product = graph.made_by(name, "MatMul")
         if product is not None and name != other and graph.only_reader(name) is operator:
             return product, other

@@ -8,7 +8,7 @@ import pytest
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn.coverage import report
-from service.core.errors import Unsupported
+from service.core.errors import MalformedModel, Unsupported
 from tests.support.onnx_builder import OnnxBuilder
 
 
@@ -99,3 +99,11 @@ def test_masks_computed_from_constants_are_constants() -> None:
     hidden = model.node("Where", [model.node("Cast", [mask], to=9), model.constant(-1e9, "float32"), mask])
     model.output(model.node("Add", [x, hidden]), "float32")
     assert import_model(model.build()).signature.outputs[0].shape == (1, 512, 512)
+
+
+def test_a_sum_of_one_operand_is_refused() -> None:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", [1, 4]), 0.5, 3, "uint8")
+    model.output(model.quantized(model.node("Add", [x]), 0.5, 3, "uint8"), "uint8")
+    with pytest.raises(MalformedModel, match=r"Add #\d+ has only 1 inputs"):
+        import_model(model.build())
