@@ -52,7 +52,7 @@ def _rates(folder: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Quiet(), {}), threads=1)
         data = Data(file, most=_IMAGES)
-        built = Calibration(model.read_bytes(), session, Data(file, most=1), Options()).float
+        built = Calibration(model.read_bytes(), session, Data(file, most=1), Options()).observed.model
 
         def octet_rate(histograms: bool) -> float:
             return _IMAGES / time_calls(lambda: session.statistics(built, data, histograms), 0)[0]

@@ -20,12 +20,12 @@ from benchmarks.quantization.records import Record, Row, conditions, folder_of
 from service.compiler.importers import detect
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.settings import load_settings
-from service.quantize.budgeting import within
 from service.quantize.calibration.data import Data
 from service.quantize.calibration.methods import METHODS
 from service.quantize.calibration.observing import CalibrationSession, Children
 from service.quantize.export.model import as_onnx
 from service.quantize.quantization import Calibration, Options, Quantized
+from service.quantize.search.budgeting import within
 from service.quantize.search.sensitivity import decibels
 from service.quantize.weights.fitting import Fit
 from tests.support.compiling import Quiet

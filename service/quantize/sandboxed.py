@@ -30,7 +30,7 @@ from service.core.settings import Settings
 from service.quantize.calibration.building import build
 from service.quantize.messages import QUANTIZE, QUANTIZED_FILE, REPORT_FILE, QuantizeRequest, answer_file
 
-_MOST_BUILDS = 64  # limit for each child; a child needs three builds, and one for each mixture whose time it measures
+_MOST_BUILDS = 64  # limit for each child; a child needs up to four builds, and one for each mixture that it times
 _MOST_REPORT_BYTES = 64 << 20
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.compiler.messages.checking import ArtifactFiles
 from service.compiler.messages.message import Count, Message
 from service.compiler.messages.role import Role
+from service.core.models.signature import ModelSignature
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,30 @@ class Columns(Message):
 
 
 @dataclass(frozen=True)
+class ObservedModel(ArtifactFiles):
+    """A model whose last inputs may be parameters, which have the same values for all inputs of a pass.
+
+    Attributes:
+        parameters: a file of sets of values, `[sets, size]` float32. A set contains the values of all parameters, one
+            after another. None if the model has no parameters.
+        owners: for each parameter, the index of the group that it belongs to. A row selects a set for each group.
+    """
+
+    parameters: Path | None = None
+    owners: tuple[int, ...] = ()
+
+    @property
+    def signature(self) -> ModelSignature:
+        """The signature without parameters."""
+        whole = self.config.signature
+        return replace(whole, inputs=whole.inputs[: len(whole.inputs) - len(self.owners)])
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (*self.paths, *([self.parameters] if self.parameters else []))
+
+
+@dataclass(frozen=True)
 class _Observation(Message):
     """The base class of requests that run models on every input in a file.
 
@@ -68,7 +93,7 @@ class _Observation(Message):
 
 @dataclass(frozen=True)
 class ModelRequest(_Observation):
-    model: ArtifactFiles
+    model: ObservedModel
 
 
 @dataclass(frozen=True)
@@ -102,20 +127,20 @@ class MomentsRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class SwitchedRequest(ModelRequest):
-    """A request to run a model whose last input is a vector of switches.
+    """A request to run a model on each input once with each row of parameters.
 
     Attributes:
-        switches: the vectors; the model runs on each input once with each vector.
+        rows: for each group of parameters, the index of the set from which its values are taken.
     """
 
-    switches: Sequence[tuple[float, ...]]
+    rows: Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class CompareRequest(_Observation):
-    """A request to compare the outputs of two models. Their outputs have the same shapes."""
+    """A request to compare two models. The first model has the outputs of the second model, and maybe further ones."""
 
-    models: tuple[ArtifactFiles, ArtifactFiles]
+    models: tuple[ObservedModel, ObservedModel]
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from service.compiler.messages.observing import (
     InputCount,
     ModelRequest,
     MomentsRequest,
+    ObservedModel,
     PairRequest,
     SwitchedRequest,
 )
@@ -115,8 +116,7 @@ class CalibrationSession:
     Attributes:
         scratch: an empty directory; the caller removes it.
         threads: the number of threads with which models run; 0 means all cores.
-        tick: called with the name of the task, the number of items done, and the number of all items; 0 means all
-            inputs.
+        tick: called with the name of the task, the number of items done, and the number of all items.
     """
 
     scratch: Path
@@ -125,24 +125,42 @@ class CalibrationSession:
     tick: Tick = lambda what, number, total: None
     _count: int = 0
 
-    def build(self, model: bytes) -> ArtifactFiles:
+    def build(self, model: bytes) -> ObservedModel:
         """Builds an ONNX file for this machine. Raises the errors of `building.build`."""
         directory = self._directory()
         source = directory / "model.onnx"
         source.write_bytes(model)
-        return self.machine.build(source, directory)
+        built = self.machine.build(source, directory)
+        return ObservedModel(built.config, built.library, built.constants)
 
-    def statistics(self, built: ArtifactFiles, data: Data, histograms: bool) -> list[Statistics]:
+    def with_parameters(
+        self, built: ObservedModel, owners: Sequence[int], sets: Sequence[Sequence[Array]]
+    ) -> ObservedModel:
+        """Returns the model with values for its parameters; see `ObservedModel`.
+
+        Args:
+            sets: the values of all parameters, for each set.
+        """
+        path = self._directory() / "parameters.npy"
+        np.save(path, np.stack([np.concatenate([each.reshape(-1) for each in values]) for values in sets]))
+        return replace(built, parameters=path, owners=tuple(owners))
+
+    def statistics(
+        self, built: ObservedModel, data: Data, histograms: bool, names: Sequence[str] = ()
+    ) -> list[Statistics]:
         """Returns the statistics of each input and output of `built`. Makes one pass over `data`, or two if histograms
         are requested.
+
+        Args:
+            names: how errors and results name the inputs and outputs, if they differ from those of the signature.
 
         Raises:
             InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
         """
-        names = [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
+        names = names or [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
         parts = []
         for directory, number in self._parts("extremes", data, built.signature):
-            self._run(EXTREMES, partial(ModelRequest, model=built), directory, built.paths)
+            self._run(EXTREMES, partial(ModelRequest, model=built), directory, built.files)
             parts.append(_read_array(directory, (number, len(names), 2), np.float32))
         seen = np.concatenate(parts)
         for name, extremes in zip(names, seen.transpose(1, 0, 2), strict=True):
@@ -155,22 +173,21 @@ class CalibrationSession:
         counts = np.zeros((len(names), BINS), np.int64)
         request = partial(HistogramsRequest, model=built, bins=BINS, ranges=[(each.low, each.high) for each in found])
         for directory, _ in self._parts("histograms", data, built.signature):
-            self._run(HISTOGRAMS, request, directory, built.paths)
+            self._run(HISTOGRAMS, request, directory, built.files)
             counts += _read_array(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
-    def channels(self, built: ArtifactFiles, data: Data, names: Sequence[str]) -> list[Array]:
-        """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`.
-        Makes one pass over the data.
+    def channels(self, built: ObservedModel, data: Data, positions: Sequence[int]) -> list[Array]:
+        """Returns the smallest and the largest value of each channel, `[C, 2]` for each output of `built` whose index
+        is in `positions`. Makes one pass over the data.
 
         Raises:
             InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
         """
-        outputs = {spec.name: (index, spec.shape[1]) for index, spec in enumerate(built.signature.outputs)}
-        positions, sizes = zip(*(outputs[name] for name in names), strict=True)
-        request, found = partial(ChannelsRequest, model=built, outputs=positions), []
+        sizes = [built.signature.outputs[position].shape[1] for position in positions]
+        request, found = partial(ChannelsRequest, model=built, outputs=tuple(positions)), []
         for directory, _ in self._parts("channels", data, built.signature):
-            self._run(CHANNELS, request, directory, built.paths)
+            self._run(CHANNELS, request, directory, built.files)
             found.append(_read_array(directory, (sum(sizes), 2), np.float32))
         whole = np.stack(
             [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
@@ -179,20 +196,20 @@ class CalibrationSession:
             raise InvalidInput("the calibration set makes tensors NaN or infinite")
         return np.split(whole, np.cumsum(sizes)[:-1])
 
-    def compare(self, first: ArtifactFiles, second: ArtifactFiles, data: Data) -> tuple[Array, list[Array]]:
-        """Compares two models with the same outputs.
+    def compare(self, first: ObservedModel, second: ObservedModel, data: Data) -> tuple[Array, list[Array]]:
+        """Compares the outputs of the second model with the first outputs of the first model.
 
         Returns:
-            For each output, the sum of squares of the first model's values, and the sum of squares of the differences,
-            `[outputs, 2]`. Also each model's first output for each input, `[inputs, elements]` float32, memory-mapped
-            from files in `scratch`.
+            For each output of the second model, the sum of squares of the first model's values, and the sum of squares
+            of the differences, `[outputs, 2]`. Also each model's first output for each input, `[inputs, elements]`
+            float32, memory-mapped from files in `scratch`.
         """
-        sums, count = np.zeros((len(first.signature.outputs), 2)), 0
+        sums, count = np.zeros((len(second.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
         request = partial(CompareRequest, models=(first, second))
         paths = [self._directory() / "answers.bin" for _ in range(2)]
         for directory, number in self._parts("compare", data, first.signature):
-            self._run(COMPARE, request, directory, [*first.paths, *second.paths])
+            self._run(COMPARE, request, directory, [*first.files, *second.files])
             sums += _read_array(directory, sums.shape, np.float64)
             for index, path in enumerate(paths):
                 with path.open("ab") as file:
@@ -200,19 +217,18 @@ class CalibrationSession:
             count += number
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
-    def switched(self, built: ArtifactFiles, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
-        """Runs a model whose last input is a vector of switches, once for each row of switch values.
+    def switched(self, built: ObservedModel, data: Data, rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Runs a model once with each row of parameters (`SwitchedRequest.rows`).
 
         Returns:
-            For each row, the sum of squares of the first output with the first row of switches, and the sum of squares
-            of its differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each
+            For each row, the sum of squares of the first output with the first row, and the sum of squares of its
+            differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each
             output, `[inputs, rows]`.
         """
         sums, classes = np.zeros((len(rows), 2)), []
-        own = replace(built.signature, inputs=built.signature.inputs[:-1])
-        request = partial(SwitchedRequest, model=built, switches=[tuple(map(float, row)) for row in rows])
-        for directory, number in self._parts("switched", data, own):
-            self._run(SWITCHED, request, directory, built.paths)
+        request = partial(SwitchedRequest, model=built, rows=[tuple(row) for row in rows])
+        for directory, number in self._parts("switched", data, built.signature):
+            self._run(SWITCHED, request, directory, built.files)
             sums += _read_array(directory, sums.shape, np.float64)
             classes.append(_read_array(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
@@ -231,7 +247,7 @@ class CalibrationSession:
         """Deletes a built model."""
         self.machine.discard(built)
 
-    def moments(self, built: ArtifactFiles, data: Data, groups: Sequence[Columns]) -> list[Moments]:
+    def moments(self, built: ObservedModel, data: Data, groups: Sequence[Columns]) -> list[Moments]:
         """Returns the moments for each group. Makes one pass over `data` for each `_MOST_SUMMED_BYTES` of the
         sums.
         """
@@ -241,7 +257,7 @@ class CalibrationSession:
             total = np.zeros(sum(math.prod(shape) for shape in shapes))
             request, count = partial(MomentsRequest, model=built, layers=some), 0
             for directory, number in self._parts("moments", data, built.signature):
-                self._run(MOMENTS, request, directory, built.paths)
+                self._run(MOMENTS, request, directory, built.files)
                 total += _read_array(directory, total.shape, np.float64)
                 count += number
             if not np.isfinite(total).all():
@@ -256,7 +272,7 @@ class CalibrationSession:
         """Yields directories that contain a file of inputs for one child, and the number of these inputs, until all
         inputs were read.
         """
-        done = 0
+        done, total = 0, data.count(signature)
         inputs = data.inputs(signature)
         while True:
             directory = self._directory()
@@ -267,7 +283,7 @@ class CalibrationSession:
             yield directory, number
             (directory / "inputs.bin").unlink()
             done += number
-            self.tick(what, done, 0)
+            self.tick(what, done, total)
 
     def _run(
         self, role: Role[Request, InputCount], request: Callable[..., Request], directory: Path, files: Iterable[Path]

@@ -137,9 +137,9 @@ class Document:
         self.constants[name] = np.array(values, order="C")  # scalars stay 0-d arrays
         self._tensors[name] = Tensor(name, dtype or values.dtype.name, values.shape, self.constants[name])
 
-    def add_input(self, name: str, size: int) -> None:
-        """Adds an input `[size]` float32 to the model, after its other inputs."""
-        self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(encoding.value_info(name, "float32", (size,))))
+    def add_input(self, name: str, shape: Sequence[int]) -> None:
+        """Adds a float32 input to the model, after its other inputs."""
+        self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(encoding.value_info(name, "float32", shape)))
         self._names.add(name)
         self.inputs += (name,)
         self.floats += (name,)

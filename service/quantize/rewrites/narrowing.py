@@ -12,7 +12,7 @@ from service.core.errors import InvalidInput
 from service.quantize.file import encoding
 from service.quantize.file.document import Document, Node, rewire
 
-_OPERANDS = 2
+OPERANDS = 2
 
 
 def check_narrow(document: Document, names: Collection[str]) -> None:
@@ -47,15 +47,16 @@ def narrow(document: Document, names: Collection[str]) -> None:
     made: list[Node] = []
     for node in document.nodes:
         if node.outputs[0] in names:
-            for name in node.inputs[:_OPERANDS]:
+            for name in node.inputs[:OPERANDS]:
                 if name not in rounds:
-                    rounds[name] = _rounded(document, name, made)
-            node = rewire(node, {index: rounds[name] for index, name in enumerate(node.inputs[:_OPERANDS])})
+                    rounds[name] = round_operand(document, name, made)
+            node = rewire(node, {index: rounds[name] for index, name in enumerate(node.inputs[:OPERANDS])})
         made.append(node)
     document.nodes = made
 
 
-def _rounded(document: Document, name: str, made: list[Node]) -> str:
+def round_operand(document: Document, name: str, made: list[Node]) -> str:
+    """Adds the operators that round a tensor to bfloat16. Returns the name of the rounded float32 values."""
     if name in document.constants:
         narrowed = document.add_constant(f"{name}_bfloat16", rounded(document.constants[name]), BFLOAT16)
     else:

@@ -177,7 +177,7 @@ class _Rewriting:
         return made
 
     def _bias(self, name: str, bias: Array, scales: Array) -> str:
-        steps = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64)).astype(np.int32)
+        steps = bias_steps(bias, scales)
         parameters = (
             self._document.add_constant(f"{name}_scale", scales),
             self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int32)),
@@ -207,6 +207,11 @@ def bias_of(document: Document, layer: Layer) -> Array | None:
     position, inputs = layer.pattern.bias, layer.node.inputs
     has_one = position is not None and len(inputs) > position and inputs[position] != ""
     return document.constants[inputs[position]] if has_one and position is not None else None
+
+
+def bias_steps(bias: Array, scales: Array) -> Array:
+    """Returns a bias in steps of `scales`, the products' scale of each channel: `[C]` int32."""
+    return np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64)).astype(np.int32)
 
 
 def is_fitted(layer: Layer) -> bool:
@@ -243,8 +248,17 @@ def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fit
     weights, axis = document.constants[layer.node.inputs[layer.pattern.weights]], layer.pattern.axis(layer.node)
     shape = [1] * weights.ndim
     shape[axis] = -1
-    steps = np.clip(np.rint(weights / scales.reshape(shape)), -MOST_WEIGHT, MOST_WEIGHT).astype(np.int8)
-    return Fitted(steps, bias_of(document, layer))
+    exact = weights.astype(np.float64) / scales.astype(np.float64).reshape(shape)
+    return Fitted(nearest_steps(exact).astype(np.int8), bias_of(document, layer))
+
+
+def nearest_steps(scaled: Array) -> Array:
+    """Returns weights rounded to the nearest step.
+
+    Args:
+        scaled: the weights divided by their scales, in float64. In float32, some of them would be rounded to .5 first.
+    """
+    return np.asarray(np.clip(np.rint(scaled), -MOST_WEIGHT, MOST_WEIGHT))
 
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:

@@ -9,20 +9,28 @@ independently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.messages.checking import ArtifactFiles
-from service.compiler.messages.observing import Columns, Windows
+from service.compiler.messages.observing import Columns, ObservedModel, Windows
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.models.arrays import Array
 from service.quantize.calibration.data import Data
 from service.quantize.calibration.observing import CalibrationSession, Moments
 from service.quantize.file.document import Document, Node
 from service.quantize.rewrites.patterns import Layer, Plan
-from service.quantize.rewrites.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
+from service.quantize.rewrites.rewriting import (
+    MOST_WEIGHT,
+    Fitted,
+    Form,
+    bias_of,
+    is_fitted,
+    key_of,
+    layer_scales,
+    nearest_steps,
+)
 from service.quantize.weights.rounding import rounded_adaptively
 
 _MOST_COLUMN = 5120  # limit of the elements of a column for adaptive rounding: the sums of their products take 200 MiB
@@ -50,8 +58,8 @@ def fit_layers(
     form: Form,
     fit: Fit,
     session: CalibrationSession,
-    built: ArtifactFiles,
-    names: Sequence[str],
+    built: ObservedModel,
+    positions: Mapping[str, int],
     data: Data,
 ) -> dict[tuple[str, str], Fitted]:
     """Fits every Conv, Gemm and MatMul that has constant weights. Makes one pass over `data` for each 256 MiB of sums.
@@ -59,7 +67,7 @@ def fit_layers(
     Args:
         form: how operands and biases are stored. Its `fits` are ignored.
         built: a model whose inputs and outputs include all operands of these layers.
-        names: the names of the inputs and outputs of `built`.
+        positions: tensor -> its index among the inputs and outputs of `built`.
 
     Returns:
         The fitted weights and biases, by `rewriting.key_of`.
@@ -70,7 +78,7 @@ def fit_layers(
     layers = {key_of(layer): layer for layer in plan.layers if is_fitted(layer)}
     kinds = {key: form.types[plan.tensors[layer.operands[0]]] for key, layer in layers.items()}
     seen = session.moments(
-        built, data, [_columns(document, layer, kinds[key], fit, names) for key, layer in layers.items()]
+        built, data, [_columns(document, layer, kinds[key], fit, positions) for key, layer in layers.items()]
     )
     made = {}
     for index, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
@@ -84,12 +92,12 @@ def operands(plan: Plan) -> list[str]:
     return [layer.operands[0] for layer in plan.layers if is_fitted(layer)]
 
 
-def _columns(document: Document, layer: Layer, kind: QuantizedType, fit: Fit, names: Sequence[str]) -> Columns:
+def _columns(document: Document, layer: Layer, kind: QuantizedType, fit: Fit, positions: Mapping[str, int]) -> Columns:
     operand, weights = layer.operands[0], document.constants[layer.node.inputs[1]]
     windows = _windows(layer.node, weights)
     size = _rows(layer.node, weights).shape[-1]
     rounding = (*STORAGE_RANGES[kind.storage], kind.scales[0], kind.zero_points[0])
-    return Columns(names.index(operand), rounding, windows, size, fit.rounding and size <= _MOST_COLUMN)
+    return Columns(positions[operand], rounding, windows, size, fit.rounding and size <= _MOST_COLUMN)
 
 
 def _windows(node: Node, weights: Array) -> Windows:
@@ -126,7 +134,7 @@ def _fit_layer(document: Document, layer: Layer, step: float, form: Form, fit: F
     each = scales.astype(np.float64).reshape(rows.shape[0], -1, 1)
     scaled = rows / each
     if moments.products is None:
-        steps = np.clip(np.rint(scaled), -MOST_WEIGHT, MOST_WEIGHT)
+        steps = nearest_steps(scaled)
     else:
         steps = rounded_adaptively(scaled, _spread(moments.products, fit.biases), MOST_WEIGHT)
     shift = ((steps * each - rows) @ moments.means[..., None]).reshape(-1)

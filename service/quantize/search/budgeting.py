@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from service.quantize.calibration.data import accuracy, classes_of
-from service.quantize.quantization import Calibration, Options
-from service.quantize.search.sensitivity import Point, Sensitivity
+from service.quantize.search.sensitivity import Point
 
 Mixture = Callable[
     [int, int], Point
@@ -41,33 +39,6 @@ def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Poi
     raised = _fewest(below, known, lambda count: is_enough(count, count))
     floats = _fewest(-1, raised, lambda floats: is_enough(raised, floats))
     return tried[raised, floats], list(dict.fromkeys(tried[each] for each in sorted(tried)))
-
-
-def in_bfloat16(
-    calibration: Calibration, ranked: Sensitivity, options: Options, labels: Sequence[int | None] = ()
-) -> Mixture:
-    """Returns a function that measures mixtures. Raised layers run in bfloat16 unless they must run in float.
-
-    Layers that cannot run in bfloat16, or do not gain from it (`narrowing.objection`), run in float instead. Each
-    mixture is built as it will be served, and runs all inputs.
-
-    Args:
-        options: further layers to raise.
-    """
-    able = calibration.narrowable(options, ranked.names)
-
-    def mixture(count: int, floats: int) -> Point:
-        raised = list(ranked.layers)[:count]
-        bfloat16 = tuple(name for name in raised if name in able)[floats:]
-        if not bfloat16:
-            return ranked.mixture(count, count, labels)
-        kept = tuple(name for name in raised if name not in bfloat16)
-        measured = calibration.measure(calibration.quantize(options.raising(kept, bfloat16=bfloat16)))
-        known = labels if any(label is not None for label in labels) else classes_of(list(measured.float_answers))
-        share = float(accuracy(classes_of(list(measured.answers)), known)["share"])
-        return Point(kept, (), share, next(iter(measured.outputs.values())), bfloat16=bfloat16)
-
-    return mixture
 
 
 def _fewest(below: int, enough: int, is_enough: Callable[[int], bool]) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.quantize.budgeting import within
+from service.quantize.search.budgeting import within
 from service.quantize.search.sensitivity import Point
 
 LAYERS = 20
