@@ -160,8 +160,8 @@ def require_finite(arrays: tuple[Array, ...]) -> None:
 
 
 def _bias(operation: Operation) -> Array | None:
-    """Returns the float bias that a requantization adds, or None."""
-    if len(operation.call.args) == 1:
+    """Returns the float bias that a `qnn.requantize` adds, or None. Other operators add a residual instead."""
+    if operation.name != "qnn.requantize" or len(operation.call.args) == 1:
         return None
     value = value_of(operation.call.args[1])
     if value is None:
