@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* What selects the pods of (list $ COMPONENT) or (list $ "worker" POOL). */ -}}
+{{- /* Labels that select the pods of (list $ COMPONENT) or (list $ "worker" POOL). */ -}}
 {{- define "octet.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ $root.Chart.Name }}
@@ -44,7 +44,7 @@ helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version }}
 {{ .Values.keys.secretName | default (printf "%s-keys" (include "octet.fullname" .)) }}
 {{- end -}}
 
-{{- /* A setting's value as the environment holds it: YAML's large numbers are floats to Helm. */ -}}
+{{- /* A setting's value as text for an environment variable. Helm reads large integers of YAML as floats. */ -}}
 {{- define "octet.text" -}}
 {{- if kindIs "float64" . -}}
 {{- if eq (floor .) . }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
@@ -55,7 +55,8 @@ helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{- /* Variables of (list $ OWN-CONFIG): the settings, the database and the store. */ -}}
+{{- /* Environment variables for (list $ CONFIG): the settings, the database and the store. CONFIG has the settings of
+     one component; they take precedence over .Values.config. */ -}}
 {{- define "octet.env" -}}
 {{- $root := index . 0 -}}
 {{- range $name, $value := merge (dict) (index . 1 | default dict) $root.Values.config }}
