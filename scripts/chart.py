@@ -128,7 +128,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def schema(default: Any, path: str = "") -> Schema:
-    """Returns the schema of a value with this default. An object allows only the keys of its default."""
+    """Returns the schema of a value with this default. An object may have only the keys that its default has."""
     if path in _SHAPES:
         return _SHAPES[path]
     if isinstance(default, dict):

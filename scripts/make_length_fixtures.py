@@ -5,8 +5,8 @@ Runs in the benchmarks' environment `zoo`:
 
     ZOO/bin/python -m scripts.make_length_fixtures
 
-`static`: matrix products in integers, calibrated with and without padding; scores, and therefore masks, are float.
-`dynamic`: an operand's range is that of all tokens, including masked ones.
+`static`: matrix products are in integers, calibrated with and without padding. Attention scores are float, and so are
+the masks that are added to them. `dynamic`: the range of an operand covers all tokens, including masked ones.
 """
 
 from __future__ import annotations

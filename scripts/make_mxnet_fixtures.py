@@ -7,9 +7,9 @@ MXNet 1.9.1 needs an older NumPy than Octet, so it needs an environment of its o
     DIR/bin/python scripts/make_mxnet_fixtures.py --zoo resnet18_v1,resnet50_v1,mobilenetv2_1.0,inceptionv3 FOLDER
 
 Each model is three files: NAME-symbol.json, NAME-0000.params and NAME.npz, which has `inputs` `[samples, ...]` and
-`outputs` `[samples, ...]`. Weights are random and seeded. `sg_*` are in the form of the oneDNN subgraphs, as
-`quantize_model_mkldnn` writes it; `contrib_*` in that of the `_contrib_quantized_*` operators. MXNet's int8
-convolution is oneDNN's for this processor: create them on a machine with AVX-512 VNNI.
+`outputs` `[samples, ...]`. Weights are random and seeded. The models `sg_*` contain oneDNN subgraphs, as
+`quantize_model_mkldnn` writes them; the models `contrib_*` contain `_contrib_quantized_*` operators. MXNet computes
+int8 convolutions with oneDNN's code for the processor at hand, so create the files on a machine with AVX-512 VNNI.
 """
 
 from __future__ import annotations

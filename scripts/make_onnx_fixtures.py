@@ -40,7 +40,7 @@ BETWEEN = (
     *("ScatterElements", "ScatterND", "Selu", "Sign", "Sin", "Softsign", "Sum", "Swish", "ThresholdedRelu", "TopK"),
     *("Trilu", "Xor"),
 )
-SENT = tuple(name for name in BETWEEN if name != "Resize")  # operators whose other inputs may be computed, too
+SENT = tuple(name for name in BETWEEN if name != "Resize")  # operators of which more than the first input may vary
 SENDABLE = ("float32", "int64", "int32", "int8", "uint8", "bool")
 
 

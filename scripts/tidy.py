@@ -4,9 +4,9 @@
     python -m scripts.tidy --all     # every source: five minutes of processor time
 
 The options are those of the last build, in `build/native/ARCHITECTURE/compile_commands.json`, with two changes. The
-compiler is zig, which adds options when it calls clang: macros, and the folders of its headers. Those of the compiler
-itself are left out, and precompiled ones, since each version of clang needs its own. The result is in
-`build/clang/compile_commands.json`, for editors as well (`.clangd`).
+compiler is zig, which adds macros and folders of headers when it calls clang: these are added to the options here.
+Headers of the compiler itself and precompiled headers are left out, since each version of clang needs its own. The
+result is in `build/clang/compile_commands.json`, which editors use as well (`.clangd`).
 """
 
 from __future__ import annotations

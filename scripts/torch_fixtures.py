@@ -87,7 +87,7 @@ class Branches(nn.Module):
 
 
 class Functions(nn.Module):
-    """Functions of one value, those whose output type PyTorch fixes and those that it observes."""
+    """Functions of one value: some whose output scale PyTorch fixes, and some whose output scale it calibrates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,9 +100,8 @@ class Functions(nn.Module):
 
 
 class Unfused(nn.Module):
-    """timm's networks as FX converts them: batch normalization and an in-place activation after a convolution, in
-    float32;
-    and a layer normalization of stored values."""
+    """The parts of timm's networks that FX does not fuse: batch normalization and an in-place activation after a
+    convolution, in float32, and a layer normalization of quantized values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,7 +279,7 @@ def main() -> None:
             traced = torch.jit.trace(model, torch.randn(image))
             if name == "depthwise":
                 save(name, torch.jit.freeze(traced.eval()), image, WITHIN_7_BITS)
-            elif name == "numbers":  # of which there are many outputs
+            elif name == "numbers":  # fewer inputs, because this model has many outputs
                 save(name, traced, image, (0.5, 8.0))
             else:
                 save(name, traced, image)

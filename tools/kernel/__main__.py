@@ -70,7 +70,7 @@ def _build_and_check(options: argparse.Namespace, parameters: Parameters, target
     _print_kernels(options, lowered, target)
     outputs = _run(lowered, target, inputs)
     if outputs is None:
-        print("not run: no machine or emulator for this target")
+        print("not run: neither this machine nor an emulator can run the target")
         return 0
     different = _count_different(outputs, oracle.run(module, mode, inputs))
     values = sum(output.size for output in outputs)
@@ -88,7 +88,7 @@ def _print_kernels(options: argparse.Namespace, lowered: Lowered, target: Target
         if options.asm and kernel.launch is None:
             print(assembly_of(program_of(kernel), symbol, codegen_target(target)))
     if not lowered.selection.kernels:
-        print("no kernel of the library: the code is generated")
+        print("the library has no kernel for this operator: TVM generates its code")
 
 
 def _run(lowered: Lowered, target: Target, inputs: Sequence[Array]) -> list[Array] | None:
@@ -130,11 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--channels", type=int, default=64, help="output channels of conv2d and dense")
     parser.add_argument("--window", type=_pair, default=(1, 1), help="3, or 1,7 for rows and columns")
     parser.add_argument("--strides", type=_pair, default=(1, 1))
-    parser.add_argument("--valid", action="store_true", help="without padding")
+    parser.add_argument("--valid", action="store_true", help="do not pad the window")
     parser.add_argument("--inputs", type=int, default=2, help="the number of inputs of a concatenation")
     parser.add_argument("--storage", choices=["int8", "uint8"], default="int8")
     parser.add_argument("--mode", choices=sorted(MODES), default=LITERT_REFERENCE)
-    parser.add_argument("--target", default="host", help="one that octet doctor lists")
+    parser.add_argument("--target", default="host", help="a target that octet doctor lists")
     parser.add_argument("--ir", action="store_true", help="print the programs of the kernels")
     parser.add_argument("--asm", action="store_true", help="print the machine code of the kernels")
     parser.add_argument("--perf", action="store_true", help="time the kernels beside the peak of the instructions")

@@ -25,8 +25,8 @@ class Parameters:
     Attributes:
         shape: the shape of each input: `[N, H, W, C]`, or `[N, K]` for dense layers.
         channels: the number of output channels of convolutions and dense layers.
-        window: rows and columns of convolutions and pools.
-        strides: rows and columns.
+        window: rows and columns of the window of convolutions and pools.
+        strides: the stride of the window in rows and in columns.
         padding: True if the window is padded so that the output has the size of the input divided by the stride.
         storage: int8 or uint8.
         inputs: the number of inputs of a concatenation.
