@@ -26,7 +26,7 @@ class Environment:
 
     Attributes:
         alone: packages that are installed without their dependencies.
-        making: true if it is only for creating models and plots.
+        making: true if the environment is only for creating models and plots.
         python: the interpreter from which it is created.
     """
 

@@ -30,7 +30,7 @@ CORES: dict[str, Sequence[str]] = {
     "aarch64+dotprod": ("cortex-a55", "neoverse-n1", "apple-m1"),
     "aarch64+i8mm": ("neoverse-v1", "neoverse-n2"),
 }
-_FEWEST = 8  # A loop of XNNPACK with fewer products is a remainder loop.
+_FEWEST = 8  # A loop of XNNPACK with fewer product instructions is a remainder loop, and is left out.
 _MOST = 60  # The number of XNNPACK's loops that are simulated, largest first.
 
 
@@ -39,7 +39,7 @@ class Figures:
     """Weighted figures of some loops on a core.
 
     Attributes:
-        share: the reached share of the bound that the core's products set.
+        share: the reached share of the core's highest possible rate of products.
         macs: multiply-accumulates per cycle.
     """
 

@@ -18,16 +18,16 @@ _OPERANDS = {"dot": ".16b", "mla": ".16b", "lal": ".4h", "lal2": ".8h", "lsl": "
 
 @cache
 def product_cycles(core: str, name: str) -> float:
-    """Returns the cycles per product for many independent products, the bound that the core's issue of instructions
-    sets."""
+    """Returns the cycles per product instruction for many independent ones: the rate at which the core can start
+    them."""
     ending = _OPERANDS[re.sub(r"^(us|su|[su])m?", "", name)]
-    last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # this instruction has no other form
+    last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # sudot exists only by element
     lines = [f"{name} v{index}.4s, v28{ending}, {last}" for index in range(_INDEPENDENT)]
     return _cycles(core, "\n".join(lines) + "\n") / _INDEPENDENT
 
 
 def bound(core: str, loop: Loop) -> float:
-    """Returns the cycles in which the core could start the loop's products if it did nothing else."""
+    """Returns the cycles in which the core could start the loop's product instructions if it did nothing else."""
     return sum(count * product_cycles(core, name) for name, count in loop.products.items())
 
 

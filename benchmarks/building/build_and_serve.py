@@ -3,7 +3,7 @@
     python -m benchmarks.building.build_and_serve examples/digits_int8.tflite
     python -m benchmarks.building.build_and_serve mobilenet_v2_1.0_224_quant.tflite --threads 1 --threads 2
 
-It starts an `octet serve` on an empty folder, so the build is cold: nothing is cached but the operating system's files.
+It starts an `octet serve` on an empty folder, so the build is cold: only the operating system's page cache is warm.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def measure_build(client: Client, model: Path, numerics: str) -> Built:
 
 
 def stages_s(pushed_at_s: float, done: dict[str, Any], events: Sequence[Any]) -> dict[str, float]:
-    """The duration of each step, from the times in the build's events; a stage ends where the next one begins."""
+    """Returns the duration of each stage, from the times in the build's events. A stage ends when the next one
+    begins."""
     marks = {"upload": pushed_at_s, "queue": _seconds(done["created_at"])}
     for event in events:
         if event.kind in ("stage", "progress"):

@@ -76,8 +76,8 @@ CONTESTANTS: Sequence[Contestant] = (
 
 
 def contestants_named(names: Sequence[str]) -> list[Contestant]:
-    """Returns the contestants in the order above; all but the slow ones if `names` is empty. The peak always takes
-    part.
+    """Returns the contestants in the order of `CONTESTANTS`; all but the slow ones if `names` is empty. The peak always
+    takes part.
 
     Raises:
         SystemExit: a name does not exist.

@@ -39,8 +39,8 @@ class Figure:
 
 
 def figure_of(rounds: Iterable[Sequence[Turn]], quiet_cpus: float) -> Figure:
-    """Computes a figure. Each round is a list of attempts, of which the least disturbed one counts. A quiet attempt is
-    the last one of its round.
+    """Computes a figure. Each round is a list of attempts, of which the least disturbed one counts. After a quiet
+    attempt, a round has no further ones.
     """
     best = [min(attempts, key=lambda turn: turn.other_cpus) for attempts in rounds]
     quiet = [turn for turn in best if turn.other_cpus <= quiet_cpus]

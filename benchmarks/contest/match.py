@@ -1,4 +1,4 @@
-"""All contestants on one model."""
+"""Measures all contestants on one model."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     python -m benchmarks.contest.report RESULTS.jsonl            # prints tables
     python -m benchmarks.contest.report RESULTS.jsonl --write    # writes them into RESULTS.md, and draws contest.png
 
-The result replaces the section of the document that belongs to the run: the catalog's models, today's networks (the
-part `zoo`), or both. Without a file, the latest contest's is used. Several files are treated as one run that was cut
-into pieces; if two files have the same round, the quieter turn counts.
+The tables replace the sections of RESULTS.md for the models in the run: the catalog's own models, the networks of its
+part `zoo`, or both. Without a file, that of the latest contest is used. Several files are treated as one run that was
+cut into pieces; if two files have the same round, the quieter turn counts.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ serving.
     python -m benchmarks.gpu     # in a folder of `benchmarks.gpu.prepare`; prints tables, and puts them into GPU.md
 
 Each part is a separate process (`turn`, `serving`, `pytorch`), with a time limit: a part that fails, or takes too long,
-only loses its own figures, and is reported. Results are written at once. *On the card* is a run as a graph, launched
-repeatedly, on the GPU's clock, as PyTorch is measured. *With copies* is a bound call, from the host's memory to the
-host's memory, by the host's clock. A figure is a median. Peaks are measured before and after the models; the higher one
-counts.
+only loses its own figures, and is reported. Each result is written as soon as it is measured. *On the card* is the time
+of a CUDA graph that is launched repeatedly, by the GPU's clock; PyTorch is measured in the same way. *With copies* is
+the time of a bound call, from inputs to outputs in the host's memory, by the host's clock. A figure is a median. Peaks
+are measured before and after the models; the higher one counts.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Run:
                 self._keep(record)
 
     def layers(self) -> None:
-        """Measures single convolutions with both instructions. Like those of models, their results are checked before
-        and after.
+        """Measures single convolutions, with tensor cores and with dp4a. Their results are checked before and after,
+        like those of models.
         """
         for layer in self.about["layers"]:
             arguments = ["layer", str(_ARTIFACTS / layer["folder"]), layer["artifact"], layer["answers"]]
@@ -192,7 +192,7 @@ class Run:
                 )
 
     def write(self) -> str:
-        """Returns the tables of the results so far."""
+        """Writes the tables of the results so far into GPU.md, and returns them."""
         text = records.text(self.found, self.about, f"{datetime.now(UTC):%Y-%m-%d}")
         (self.asked.results / "results.md").write_text(f"{text}\n")
         write_section("GPU.md", "measured", text)

@@ -1,6 +1,7 @@
 """The 3x3 convolutions of ResNet-50 alone, each with tensor cores and with dp4a: artifacts of one call.
 
-Inputs come from a seed, as for models, with arbitrary bytes around the images. The expected outputs are NumPy's.
+Inputs are generated from a seed, as for models, and so are the bytes around the images. NumPy computes the expected
+outputs.
 """
 
 from __future__ import annotations

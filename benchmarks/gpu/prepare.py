@@ -104,7 +104,7 @@ def _answers(cpu: Model, batch: int) -> list[Array]:
 
 
 def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
-    # The oracle computes some 500 inputs of the largest batch.
+    # The default limit is too short, because the oracle computes some 500 inputs of the largest batch.
     os.environ.setdefault("OCTET_BUILD_TIME_LIMIT_S", "3600")
     return Digest(compile_model(model, output, "--target", target, "--batch", str(batch)))
 

@@ -46,7 +46,7 @@ def replayed(folder: Path, run: Process, limit_s: float) -> Iterator[Record]:
         if not begun:
             yield {"part": "failure", "of": "the kernels' launches", "said": words}
             break
-        # A launch that was under way when the time was over may only have been slow: it is tried again, first.
+        # A launch that was in progress when the time ran out may only have been slow. It is repeated, as the first one.
         if begun[-1] not in outcomes and (status != LATE or begun[-1] == left[0]):
             outcomes[begun[-1]] = f"its process ended with it: {words}"
     wrong = {number: words for number, words in outcomes.items() if words}

@@ -136,7 +136,7 @@ def _summed(outcomes: Sequence[dict[str, Any]], clients: int) -> dict[str, Any]:
     per_s = sum(count / each["elapsed_s"] for count, each in zip(counts, outcomes, strict=True) if each["elapsed_s"])
     if not good:
         raise SystemExit(
-            f"{clients} clients got no right answer in time: {len(answers)} answers, {wrong} of them wrong"
+            f"{clients} clients received no correct response in time: {len(answers)} responses, {wrong} of them wrong"
         )
     figures = {"per_s": per_s, "p50_ms": percentile(good, 50), "p99_ms": percentile(good, 99)}
     return {"clients": clients, **figures, "wrong": wrong, "others": len(answers) - len(good) - wrong}

@@ -29,10 +29,10 @@ class ContestantFailed(RuntimeError):
 
 class ContestantProcess:
     """A process that is stopped (SIGSTOP) between turns, so that a framework whose threads spin while they wait does
-    not disturb the others. It is a `turns.Timed`, too.
+    not disturb the others. The class implements `turns.Timed`.
 
     Attributes:
-        info: its message after loading the model.
+        info: the message that the process sent after it had loaded the model.
 
     Raises:
         ContestantFailed: it could not be started, or did not load the model within `load_limit_s`.

@@ -87,7 +87,7 @@ def _is_ready(server: Server) -> bool:
 
 
 class HttpCall:
-    """Sends the same request over one kept-alive connection, from `core`; a `turns.Timed`.
+    """Sends the same request again and again over one connection, from a thread on `core`. Implements `turns.Timed`.
 
     The request is built beforehand, and only the length of the response is parsed, so that the client's own work does
     not affect the figure. One call lasts from the first byte sent to the last one received.

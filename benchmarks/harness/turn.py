@@ -12,7 +12,7 @@ from benchmarks.harness.machine import busy_s
 from benchmarks.harness.turns import time_calls
 
 MIN_CALLS = 3
-_WARM_UP_S = 0.03  # other contestants have evicted the caches, and changed the clock rate
+_WARM_UP_S = 0.03  # the other contestants have evicted this one's data from the caches, and changed the clock rate
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
 
 Weights and activations are counted as in Jain et al. 2020 (Figure 6). Octet's are the constants layer (weights with
 bias, scales and data repeated for tiles) and the arena. Float32's are four bytes for each weight and bias, and four for
-each element that is live at the worst moment, without any halo or copy: the minimum for any float32 runtime.
+each element of an activation at the moment when most of them are in use, without any halo or copy: the minimum for any
+float32 runtime.
 A process is `octet run` on a tensor, and the same call of LiteRT in Python; its figure is the peak resident set.
 """
 
@@ -114,7 +115,9 @@ def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
 
 
 def in_float32(model: Path) -> tuple[int, int]:
-    """Returns the bytes of weights, and of activations at the worst moment, if every element took four bytes."""
+    """Returns the bytes of the weights, and of the activations at the moment when most of them are in use, if every
+    element took four bytes.
+    """
     from service.compiler.importers.auto import import_model
     from service.compiler.qnn import graph
     from service.compiler.qnn.operation import value_of

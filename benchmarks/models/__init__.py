@@ -1,4 +1,4 @@
-"""The models that are compared, and the code that creates those that are not given.
+"""The models of the contest, and the code that creates the models of which no file is supplied.
 
 `catalog` lists them. `python -m benchmarks.models` creates the missing ones: architectures with seeded random weights
 (only their speed is meaningful), in every format that a contestant needs, each in the environment of the framework that

@@ -82,7 +82,7 @@ def make(home: Home, file: str) -> None:
 
 
 def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
-    """Returns, for a variant of a TFLite file, the original file and the function that changes it."""
+    """Returns the original file and the function that changes it, if `file` is a variant of a TFLite file."""
     for row in ROWS:
         original = row.files.get("tflite")
         if original is None:

@@ -1,6 +1,7 @@
-"""The models that are compared: one row per model, with its file in each format.
+"""The models of the contest: one row per model, with its file in each format.
 
-Paths are relative to a folder of models: the generated ones (`python -m benchmarks.models`) or the given ones.
+Paths are relative to the folder of generated models (`python -m benchmarks.models`) or to that of supplied models
+(`harness.home.SHARED`).
 """
 
 from __future__ import annotations

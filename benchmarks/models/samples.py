@@ -21,7 +21,7 @@ class Sample:
     """One sample of a network's input.
 
     Attributes:
-        shape: in Keras's order: `H, W, 3` for an image, otherwise `steps, features` or `features`.
+        shape: the dimensions in Keras's order: `H, W, 3` for an image, otherwise `steps, features` or `features`.
     """
 
     shape: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Analyses a TFLite file for the benchmarks: counts its multiply-accumulates, and creates variants of it.
 
-The variants only change numbers in the flatbuffer, so all weights are those of the original.
+A variant differs from the original only in numbers within the flatbuffer, such as the batch size or zero points.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_batch(data: bytes, batch: int) -> bytes:
     model = tflite.Model.GetRootAsModel(changed, 0)
     graph = model.Subgraphs(0)
     if any(code == tflite.BuiltinOperator.RESHAPE for code, _ in _operators(model)):
-        raise ValueError("a reshape has a constant shape")
+        raise ValueError("a reshape has a constant shape, which contains the old batch size")
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
         constant = model.Buffers(tensor.Buffer()).DataLength() > 0
@@ -76,7 +76,7 @@ def with_symmetric_weights(data: bytes) -> bytes:
     Weights that exceed the type are clipped, so the results are nearly the same.
 
     Raises:
-        ValueError: its weights are symmetric already.
+        ValueError: the model's weights are symmetric already.
     """
     changed = bytearray(data)
     model = tflite.Model.GetRootAsModel(changed, 0)

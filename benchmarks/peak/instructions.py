@@ -18,11 +18,11 @@ class Instruction:
     Attributes:
         name: the mnemonic and the register, as in `vpdpbusd zmm`.
         operand: element type of the multiplied registers.
-        intrinsic: LLVM's name; LLVM 22 requires bytes, not dwords, as vpdpbusd's operands. For bfloat16, for which TVM
-            has no LLVM type, the name of a function in `FUNCTIONS`.
-        features: the flags that /proc/cpuinfo must contain; one of several sets.
+        intrinsic: LLVM's name of the instruction. (LLVM 22 requires bytes, not dwords, as vpdpbusd's operands.) For
+            bfloat16, for which TVM has no LLVM type, the name of a function in `FUNCTIONS`.
+        features: sets of flags; /proc/cpuinfo must contain all flags of one set.
         macs: multiply-accumulates of one instruction.
-        adds: true if it adds to the accumulator itself; vpmaddwd leaves that to a vpaddd.
+        adds: true if it adds to the accumulator itself. It is false for vpmaddwd, which needs a separate vpaddd.
         cpu: LLVM's name of the CPU to compile for, if LLVM would choose other instructions for this machine's CPU.
     """
 

@@ -1,9 +1,9 @@
 """The loops, compiled: `threads` cores each repeat one instruction on accumulators that stay in registers.
 
-The compiler must not optimize anything away, so the loops make that impossible and then check it. The accumulators
-start from memory, so the compiler cannot know that two of them are equal. One operand of each product is read from
-memory again in every repetition, so that no product equals an earlier one. `Loop` counts the instructions in the
-generated code, and checks the result against arithmetic.
+The compiler must not remove products as redundant. Therefore the initial values of the accumulators are read from
+memory, so that the compiler cannot assume that two of them are equal. One operand of each product is read from memory
+again in every repetition, so that no product equals an earlier one. `Loop` also counts the instructions in the
+generated code, and compares the loop's result with NumPy's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.core.models.arrays import Array
 
 Expr = Any
 
-ROWS, COLUMNS = 6, 2  # Accumulators: 12 chains hide a latency of 4 cycles at 2 per cycle, and fit AVX2's 16 registers.
+ROWS, COLUMNS = 6, 2  # 12 accumulators hide a latency of 4 cycles at 2 products per cycle, and fit AVX2's 16 registers.
 REPETITIONS = 400_000  # In one call, which takes some milliseconds, so that its overhead is negligible.
 _PERIOD = 8  # Repetitions after which the operands in memory repeat.
 CLOCK_STEPS, CYCLES_OF_STEP = 8, 4  # An imul takes 3 cycles and an xor takes 1, on every x86-64 of the last ten years.
@@ -84,8 +84,8 @@ def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:
 
 
 def prepare_threads(threads: int) -> None:
-    """Creates TVM's pool before anything else does. TVM pins its workers to the cores after the first, but does not pin
-    the calling thread, which works too: this function pins it.
+    """Creates TVM's pool of threads before any other code does. TVM pins its workers to the second and later cores. The
+    calling thread computes too, but TVM does not pin it: this function pins it to the first core.
 
     Raises:
         RuntimeError: TVM runs another number of threads.
@@ -161,7 +161,7 @@ def _chain(repetitions: int) -> PrimFunc:
     )
 
 
-# Without it a local buffer becomes a heap workspace.
+# Without this option, TVM would allocate local buffers on the heap instead of keeping them in registers.
 _IN_REGISTERS = {"disable_lower_builtin": tirx.const(1, "bool")}
 
 
@@ -187,7 +187,7 @@ def check_code(code: str, instruction: Instruction) -> None:
     blocks = [len(written.findall(block)) for block in re.split(r"^\.LBB\w+:", code, flags=re.MULTILINE)]
     if not any(blocks) or any(count % (ROWS * COLUMNS) for count in blocks):
         raise RuntimeError(
-            f"{instruction.name}: a repetition has {ROWS * COLUMNS}, and the code's basic blocks have "
+            f"{instruction.name}: a repetition has {ROWS * COLUMNS} of these instructions, but the basic blocks have "
             f"{', '.join(str(count) for count in blocks if count) or 'none'}"
         )
 

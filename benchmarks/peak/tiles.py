@@ -38,11 +38,13 @@ class TileLoop:
 
     def __init__(self, instruction: Instruction, threads: int) -> None:
         if ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA):
-            raise RuntimeError(f"{instruction.name}: the kernel does not grant the tiles' registers")
+            raise RuntimeError(f"{instruction.name}: the kernel does not permit the use of tile registers")
         module = compiled(_multiply(instruction, threads), llvm_get_system_cpu())
         written = len(re.findall(rf"^\s+{instruction.mnemonic}\s", module.mod.inspect_source("asm"), re.MULTILINE))
         if written == 0 or written % _SIDE**2:
-            raise RuntimeError(f"{instruction.name}: a repetition has {_SIDE**2}, and the code has {written}")
+            raise RuntimeError(
+                f"{instruction.name}: a repetition has {_SIDE**2} of these instructions, but the code has {written}"
+            )
         operands = np.random.default_rng(0).integers(0, 64, (2 * _SIDE, ROWS, ROW_BYTES)).astype(np.int8)
         totals = np.zeros((threads, _SIDE, _SIDE, ROWS, ROWS), np.int32)
         given = [tvm.runtime.tensor(array) for array in (_configuration(), operands.reshape(-1), totals.reshape(-1))]

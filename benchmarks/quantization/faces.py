@@ -1,4 +1,4 @@
-"""Pictures with one face at a known position: the portrait of the given data, cropped, scaled, mirrored and lit at
+"""Pictures with one face at a known position: the portrait `grace_hopper.bmp`, cropped, scaled, mirrored and lit at
 random, on photographs without people.
 """
 
@@ -49,7 +49,7 @@ def faces(count: int, size: int, seed: int) -> Array:
 
 
 def eyes(count: int, size: int, seed: int) -> Array:
-    """Returns one eye alone, in the same format."""
+    """Returns pictures of one eye alone, in the same format as `faces`."""
     rng = np.random.default_rng(seed)
     return np.stack([_around(rng, _EYES[index % 2], rng.uniform(60, 90), size) for index in range(count)])
 

@@ -12,10 +12,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Counted:
-    """How much of each input was correct, and out of how much.
+    """The number of correct items in each input's result, such as characters of a text.
 
     Attributes:
-        right, sizes: `[inputs]` numbers of correct and of all items.
+        right, sizes: `[inputs]` numbers of correct items and of all items.
     """
 
     right: Array
@@ -52,7 +52,7 @@ def each(right: Any) -> Counted:
 
 
 def overlap(own: Array, real: Array) -> Counted:
-    """Returns the overlap of masks, packed bits `[inputs, bytes]`: intersection over union; 1 if both are empty."""
+    """Returns intersection over union of masks, which are packed bits `[inputs, bytes]`; 1 if both masks are empty."""
     first, second = np.unpackbits(own, axis=1), np.unpackbits(real, axis=1)
     both, either = (first & second).sum(axis=1), (first | second).sum(axis=1)
     return each(np.where(either > 0, both / np.maximum(either, 1), 1.0))

@@ -94,7 +94,7 @@ def _measured(record: Record, network: Network, model: bytes, folder: Path) -> R
 
 
 def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], str]:
-    """Returns Octet's files, and a comparison of the first one's results in Octet and in ONNX Runtime."""
+    """Returns the rows of Octet's files, and a comparison of Octet's and ONNX Runtime's results for the first file."""
     scratch = folder / "scratch"
     scratch.mkdir()
     session = CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Quiet(), {}))
@@ -164,8 +164,8 @@ def _peer_row(folder: Path, name: str, tool: str, argument: str, ending: str) ->
 
 
 def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[Array], Array]:
-    """Returns, for each model, its decision on all inputs; and the squares of the first model's outputs and of each
-    model's difference from them, `[models, outputs, 2]`. Each runs in its tool's runtime.
+    """Runs each model in its tool's runtime. Returns each model's decisions on all inputs, and an array
+    `[models, outputs, 2]` with two sums of squares: of the first model's output, and of the model's difference from it.
     """
     peer("run", folder / "inputs.npy", folder / "decided.npz", decision, *models)
     with np.load(folder / "decided.npz") as found:

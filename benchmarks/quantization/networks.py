@@ -32,10 +32,11 @@ class Network:
         inputs: `[count, …]`, each an input of the network.
         calibration: inputs for calibration, as `inputs`.
         decision: the part of a result that counts: one of `peer.DECISIONS`.
-        judge: returns how much of all decisions is correct; None if that is unknown.
-        agree: returns how much of them equals the float network's decisions.
-        scored, agreed: the column titles of these two.
-        labels: the correct classes of `calibration`, for an accuracy budget; empty if the network has no such row.
+        judge: a function that counts the correct decisions; None if the correct ones are unknown.
+        agree: a function that counts the decisions that equal the float network's.
+        scored, agreed: the titles of the columns for the results of `judge` and `agree`.
+        labels: the correct classes of `calibration`, for the row with an accuracy budget; empty if the network lacks
+            that row.
         options: true if each option for weights has its own row.
     """
 

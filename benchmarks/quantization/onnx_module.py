@@ -31,7 +31,7 @@ class OnnxModule(torch.nn.Module):  # type: ignore[misc]
         for node in model.graph.node:
             if node.op_type == "Constant":
                 constants[node.output[0]] = numpy_helper.to_array(_attributes(node)["value"])
-        # Values that tracing cannot have as tensors (bounds, exponents and scales) stay arrays, which are read.
+        # Bounds, exponents and scales stay arrays, because their values are needed when the module is traced.
         read = {name for node in self._nodes if node.op_type in _SETTINGS for name in node.input[1:]}
         traced = [name for name, values in constants.items() if values.dtype == np.float32 and name not in read]
         self._fixed = {name: values for name, values in constants.items() if name not in traced}
@@ -43,7 +43,7 @@ class OnnxModule(torch.nn.Module):  # type: ignore[misc]
         self._results = [each.name for each in model.graph.output]
         unknown = sorted({node.op_type for node in self._nodes} - {*_OPERATORS})
         if unknown:
-            raise NotImplementedError(f"no form in PyTorch for {', '.join(unknown)}")
+            raise NotImplementedError(f"not converted to PyTorch: {', '.join(unknown)}")
 
     def forward(self, x: Any) -> Any:
         made: dict[str, Any] = {self._source: x, "": None, **self._fixed}
@@ -60,8 +60,8 @@ def _attributes(node: Any) -> Attributes:
 
 
 def name_sources(exported: Any) -> None:
-    """Marks each operator with the module that it would belong to in a network that is written with modules, because
-    quantizers look for it.
+    """Marks each operator with the type of module, such as `nn.Conv2d`, that would contain it in a network written by
+    hand, because quantizers search for these types.
     """
     sources = {
         torch.ops.aten.conv2d.default: torch.nn.Conv2d,
@@ -85,10 +85,10 @@ def _conv(inputs: Inputs, given: Attributes) -> Any:
 
 
 def _padded(x: Any, given: Attributes, rank: int) -> tuple[Any, list[int]]:
-    """Returns `x`, and the padding that PyTorch's operator must add. Padding that the operator does not support, with
-    different ends of an axis, is added here."""
+    """Returns `x`, and the padding that PyTorch's operator must add. If the two ends of an axis need different padding,
+    which the operator does not support, this function pads `x` instead."""
     if given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
-        raise NotImplementedError("no form in PyTorch for auto_pad")
+        raise NotImplementedError("auto_pad is not converted to PyTorch")
     pads = list(given.get("pads", [0] * 2 * rank))
     if pads[:rank] == pads[rank:]:
         return x, pads[:rank]
@@ -103,14 +103,14 @@ def _for_torch(pads: list[int], rank: int) -> list[int]:
 def _transposed(inputs: Inputs, given: Attributes) -> Any:
     pads = given.get("pads", [0, 0, 0, 0])
     if pads[:2] != pads[2:] or any(given.get("output_padding", [])):
-        raise NotImplementedError("no form in PyTorch for uneven pads of ConvTranspose")
+        raise NotImplementedError("uneven pads of ConvTranspose are not converted to PyTorch")
     x, weights, bias = (*inputs, None)[:3]
     return functional.conv_transpose2d(x, weights, bias, given["strides"], pads[:2], 0, given.get("group", 1))
 
 
 def _pool(inputs: Inputs, given: Attributes) -> Any:
     if given.get("ceil_mode"):
-        raise NotImplementedError("no form in PyTorch for ceil_mode")
+        raise NotImplementedError("ceil_mode is not converted to PyTorch")
     x, around = _padded(inputs[0], {**given}, 2)
     return functional.max_pool2d(x, given["kernel_shape"], given.get("strides", 1), around)
 
@@ -118,14 +118,14 @@ def _pool(inputs: Inputs, given: Attributes) -> Any:
 def _average(inputs: Inputs, given: Attributes) -> Any:
     pads, counted = given.get("pads", [0, 0, 0, 0]), bool(given.get("count_include_pad"))
     if pads[:2] != pads[2:] or given.get("ceil_mode"):
-        raise NotImplementedError("no form in PyTorch for uneven pads of AveragePool")
+        raise NotImplementedError("uneven pads of AveragePool are not converted to PyTorch")
     strides = given.get("strides", [1, 1])
     return functional.avg_pool2d(inputs[0], given["kernel_shape"], strides, pads[:2], count_include_pad=counted)
 
 
 def _gemm(inputs: Inputs, given: Attributes) -> Any:
     if given.get("alpha", 1) != 1 or given.get("beta", 1) != 1 or given.get("transA"):
-        raise NotImplementedError("no form in PyTorch for a scaled Gemm")
+        raise NotImplementedError("a scaled Gemm is not converted to PyTorch")
     return functional.linear(inputs[0], inputs[1] if given.get("transB") else inputs[1].t(), (*inputs, None)[2])
 
 
@@ -153,7 +153,7 @@ def _resize(inputs: Inputs, given: Attributes) -> Any:
     sizes = inputs[3][2:] if len(inputs) > 3 else _scaled(x, inputs[2])
     if mode == b"linear":
         if around not in (None, b"half_pixel", b"pytorch_half_pixel", b"align_corners"):
-            raise NotImplementedError(f"no form in PyTorch for Resize by {around.decode()}")
+            raise NotImplementedError(f"Resize by {around.decode()} is not converted to PyTorch")
         corners = around == b"align_corners"
         return functional.interpolate(x, [int(size) for size in sizes], mode="bilinear", align_corners=corners)
     return functional.interpolate(x, [int(size) for size in sizes], mode="nearest")
@@ -165,7 +165,7 @@ def _scaled(x: Any, scales: Any) -> list[int]:
 
 def _pad(inputs: Inputs, given: Attributes) -> Any:
     if given.get("mode", b"constant") != b"constant":
-        raise NotImplementedError("no form in PyTorch for Pad that repeats")
+        raise NotImplementedError("Pad with other modes than constant is not converted to PyTorch")
     pads = [int(size) for size in inputs[1]]
     value = float(inputs[2]) if len(inputs) > 2 and inputs[2] is not None else 0.0
     return functional.pad(inputs[0], _for_torch(pads, len(pads) // 2), value=value)

@@ -21,7 +21,7 @@ def page(records: Sequence[Record], parts: Sequence[str], before: str = "") -> s
     """Returns the document.
 
     Args:
-        parts: further sections, of other measurements.
+        parts: sections with the results of other measurements, such as speed.
         before: the existing document. Its sections stay if no stored result replaces them.
     """
     taken = [record for record in records if not record.refused]
@@ -49,7 +49,7 @@ def _older(records: Sequence[Record], before: str) -> list[list[str]]:
 
 
 def _summary(records: Sequence[Record], older: Sequence[list[str]]) -> str:
-    """Compares Octet's default with the best of the others' defaults."""
+    """Returns a table that compares Octet's default method with the best default method of the other tools."""
     rows = []
     for record in records:
         by_name = {row.name: row for row in record.rows}

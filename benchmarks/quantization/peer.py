@@ -5,9 +5,9 @@ python peer.py onnxruntime FLOAT CALIBRATION.npy OUTPUT.onnx METHOD
 python peer.py nncf FLOAT CALIBRATION.npy OUTPUT.onnx PRESET
 python peer.py torchao FLOAT CALIBRATION.npy OUTPUT.pt2 QUANTIZER
 python peer.py litert FLOAT.tflite CALIBRATION.npy OUTPUT.tflite RECIPE
-python peer.py run INPUTS.npy OUTPUT.npz DECISION MODEL…   the decisions of each, and its distance from the first
-python peer.py answers INPUTS.npy OUTPUT.npy MODEL     its first output
-python peer.py calibrate FLOAT INPUTS.npy METHOD NUMBER   also prints its peak in bytes
+python peer.py run INPUTS.npy OUTPUT.npz DECISION MODEL…   each model's decisions, and its distance from the first
+python peer.py answers INPUTS.npy OUTPUT.npy MODEL     the model's first output
+python peer.py calibrate FLOAT INPUTS.npy METHOD NUMBER   also prints the process's peak memory in bytes
 
 The quantizing commands print their time in seconds.
 """
@@ -148,7 +148,7 @@ def by_torchao(model: str, inputs: str, output: str, quantizer: str) -> None:
             prepared(image[None])
         converted = convert_pt2e(prepared)
         if not any("quantize_per" in str(node.target) for node in converted.graph.nodes):
-            raise ValueError("it quantizes nothing")
+            raise ValueError("the tool quantized no operator")
         made = torch.export.export(converted, (images[:1],))
     torch.export.save(made, output)
     print(time.perf_counter() - started_s)
@@ -159,7 +159,7 @@ def _same(module: Any, model: str, image: Any) -> None:
     session = _session(model)
     for own, real in zip(module(image), session.run(None, {session.get_inputs()[0].name: image.numpy()}), strict=True):
         if not np.allclose(own.numpy(), real, atol=2e-3 * max(1e-6, float(np.abs(real).max()))):
-            raise ValueError("its form in PyTorch computes something else")
+            raise ValueError("the converted PyTorch module computes other results than the file")
 
 
 def by_litert(model: str, inputs: str, output: str, recipe: str) -> None:
@@ -168,7 +168,7 @@ def by_litert(model: str, inputs: str, output: str, recipe: str) -> None:
     from ai_edge_quantizer import recipe as recipes
 
     images, started_s = np.load(inputs), time.perf_counter()
-    # The calibrator feeds signatures; a file without one gets its inputs by name.
+    # The calibrator passes inputs by signature. For a file without a signature, it passes them by name.
     reader = Interpreter(model)
     signatures = reader.get_signature_list()
     key = next(iter(signatures), None)

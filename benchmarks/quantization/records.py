@@ -22,10 +22,10 @@ class Row:
     Attributes:
         file: its name in the network's folder.
         seconds: the time of calibrating and quantizing.
-        judged, agreed: how much is correct, and how much equals the float network's; None if the correct results are
-            unknown.
-        noise_db: 10 log10 of the float output's squares over the squares of this one's difference from them, for the
-            noisiest output.
+        judged, agreed: the counts of correct decisions (None if the correct ones are unknown), and of decisions that
+            equal the float network's.
+        noise_db: the signal-to-noise ratio of the noisiest output: 10 log10(sum of the float output's squares / sum of
+            the squared differences from it).
     """
 
     name: str
@@ -58,7 +58,7 @@ class Record:
         rows: the float network's row is the first.
         refused: the reason why Octet does not support the network, which then has no rows.
         said: a comparison of Octet's results with ONNX Runtime's, and the operators that stayed float.
-        at, machine, load: time and place of the measurement, and the load average.
+        at, machine, load: the time of the measurement, the machine, and its load average.
     """
 
     title: str
@@ -82,7 +82,7 @@ class Record:
 
 
 def conditions() -> dict[str, Any]:
-    """Returns the time and the place of a measurement, and the load average."""
+    """Returns the time, the machine and its load average, for a measurement that is made now."""
     return {"at": timestamp(), "machine": cpu_name(), "load": os.getloadavg()[0]}
 
 

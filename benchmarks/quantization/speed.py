@@ -23,7 +23,7 @@ from benchmarks.quantization.records import Record, conditions, describe, folder
 from service.core.builds.numerics import ONNXRUNTIME, PT2E, XNNPACK
 from service.quantize.file.document import Document
 
-# Row -> the framework of its file, and its options there. Octet's file runs in Octet.
+# Name of a row -> the framework that runs its file, and the framework's options.
 RUNTIMES = {
     DEFAULT: ("", {}),
     "ONNX Runtime, MinMax": ("onnx_runtime", {}),

@@ -39,7 +39,7 @@ def alphabet(model: bytes) -> list[str]:
             key, value = (bytes(part.value).decode() for part in fields(field.value, "Model.metadata", Budget()))
             if key == "character":
                 return ["", *value.splitlines(), " "]
-    raise SystemExit("this recognizer's file does not name its characters")
+    raise SystemExit("the metadata of the recognizer's file lacks the entry `character`")
 
 
 def lines(count: int, seed: int) -> tuple[Array, list[str]]:
@@ -75,9 +75,9 @@ def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
 
 
 def boxes(mask: Array) -> Array:
-    """Returns boxes around the connected parts of a mask `[H, W]` (by sides), `[count, (left, top, right, bottom)]`,
-    grown by the length by which PaddleOCR grows its polygons: area * 1.5 / perimeter (Vatti's offset; DB,
-    arXiv:1911.08947, 3.5).
+    """Returns boxes `[count, (left, top, right, bottom)]` around the connected parts of a mask `[H, W]`. Pixels are
+    connected if they share a side. Each box is enlarged by the length by which PaddleOCR enlarges its polygons:
+    area * 1.5 / perimeter (Vatti's offset; DB, arXiv:1911.08947, 3.5).
     """
     left, found = {(int(x), int(y)) for y, x in np.argwhere(mask)}, []
     while left:

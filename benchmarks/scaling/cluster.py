@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_CHOICES = 32  # Workers that may hold a model, in the model's own order.
+_CHOICES = 32  # The number of workers that may load a model. Each model has its own list.
 _MEDIAN_BYTES, _MEDIAN_CALL_S, _SIGMA = 6e6, 1.5e-3, 1.0  # log-normal; about MobileNetV2, with a tail up to ResNet-50.
 
 
@@ -25,7 +25,8 @@ class Shape:
         load_s: the time to load a model, without fetching it.
         loaders: number of models that a worker loads at a time.
         is_warm: true if each model is in the memory of one worker at the beginning.
-        doubles: true if the number of full holders of a model is doubled each second, rather than increased by one.
+        doubles: true if the number of workers that have a model is doubled each second while all of them are full,
+            rather than increased by one.
     """
 
     workers: int = 1_000
@@ -52,8 +53,8 @@ class Models:
         rates: [models] requests per second.
         sizes: [models] bytes in memory, and to be fetched.
         call_s: [models] processor time of a prediction.
-        choices: [models, 32] the candidate workers of each model, in its own order, which rendezvous hashing of the
-            model and the workers defines.
+        choices: [models, 32] the workers that may load each model, in the order that rendezvous hashing of the model
+            and the workers defines.
     """
 
     def __init__(self, shape: Shape, random: np.random.Generator) -> None:

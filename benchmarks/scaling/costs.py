@@ -36,8 +36,8 @@ class Costs:
 
     Attributes:
         look_s: a worker resolves one name.
-        beat_s: a heartbeat.
-        list_s: reading the table of all workers.
+        beat_s: a worker writes its heartbeat.
+        list_s: a router reads the table of all workers.
     """
 
     look_s: float

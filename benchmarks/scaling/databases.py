@@ -1,7 +1,7 @@
 """Measures how many builds per second workers claim and finish, on PostgreSQL beside SQLite:
 
     python -m benchmarks.scaling.databases                               # two workers, 1,000 builds, three rounds
-    python -m benchmarks.scaling.databases --workers 4 --queued 20000    # with more that wait
+    python -m benchmarks.scaling.databases --workers 4 --queued 20000    # 20,000 further builds wait in the queue
     python -m benchmarks.scaling.databases --postgresql postgresql://…   # an existing server, and an empty database
 
 The workers are processes, which do nothing between a claim and its end. Both engines write to the same disk, and

@@ -22,7 +22,7 @@ from tests.support.serving import RUNS_HERE, Served
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 PICTURE = (Path(__file__).parents[2] / "examples" / "digits" / "7.png").read_bytes()
-_CLIENTS, _BEATS = 4, 5  # number of clients, and of heartbeats after the failure during which requests are observed
+_CLIENTS, _BEATS = 4, 5  # number of clients; requests are observed for so many heartbeats after the failure
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@
 
 Runs a cluster of an API, a compile worker and one worker for each of two targets. The model is pushed for the first
 target. Then the same file is pushed for the second target, whose kernels must be compiled. After that, files are pushed
-that differ in a trailing byte, which are other models with the same kernels: their builds find these in the cache. A
-push ends when the pool's worker answers: it has then verified the artifact, fetched it from the bucket and loaded it.
+that differ in a trailing byte: they count as other models with the same kernels, which their builds find in the cache.
+The time ends when the pool's worker answers a prediction: it has then fetched the artifact from the bucket, verified it
+and loaded it.
 """
 
 from __future__ import annotations

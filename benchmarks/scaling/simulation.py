@@ -1,4 +1,4 @@
-"""The cluster over time. Rare occurrences are single events: a load, its end, an eviction, a heartbeat, a death.
+"""Simulates the cluster over time. Loads, ends of loads, evictions, heartbeats and deaths of workers are single events.
 Requests, a million per second, are drawn for all models together, a quarter of a second at a time.
 """
 
@@ -16,14 +16,14 @@ import numpy as np
 from benchmarks.scaling.cluster import Floats, Holdings, Integers, Models, Shape
 
 _FULL = 0.9  # Share of its cores above which a worker's requests wait.
-_NEARLY_FULL = 0.8  # Share of its memory.
-_ROUNDS = 8  # Rounds after which the work is evenly distributed.
-_CONTROL_S = 1.0  # Interval at which holders are added.
+_NEARLY_FULL = 0.8  # Share of its memory above which a worker counts as nearly full.
+_ROUNDS = 8  # Iterations after which the work is evenly distributed among the workers that have a model.
+_CONTROL_S = 1.0  # Interval at which further workers load a model whose workers are full.
 
 
 @dataclass
 class Tally:
-    """Counts of the second half of the time, when the initial loads are over.
+    """Counts of events and requests in the second half of the simulated time, when the initial loads are over.
 
     Attributes:
         events: number of events by type.
@@ -45,7 +45,8 @@ class Simulation:
     def __init__(self, shape: Shape, seed: int = 1, deaths: tuple[tuple[float, int], ...] = ()) -> None:
         """
         Args:
-            deaths: at which times how many workers die at once; they return, empty, after 30 s.
+            deaths: pairs of a time and the number of workers that die at once at this time. They return after 30 s,
+                without any models.
         """
         self._shape, self._random = shape, np.random.default_rng(seed)
         self.models = Models(shape, self._random)
@@ -106,7 +107,7 @@ class Simulation:
         self._load = taken_s / (self._shape.tick_s * self._shape.cores)
         if (
             self.holdings.used_bytes.max() > _NEARLY_FULL * self._shape.memory_bytes
-        ):  # otherwise times of use are not needed
+        ):  # the times of last use are needed only if models are evicted
             used = (requests > 0)[models]
             self.holdings.use(models[used], workers[used], self._now_s)
         if self._counts:
@@ -119,8 +120,8 @@ class Simulation:
         self._at(self._now_s + self._shape.tick_s, self._tick)
 
     def _shares(self, work: Floats, models: Integers, workers: Integers) -> Floats:
-        """Returns [pairs] the share of a model's requests that each holder gets, if each request goes to the holder
-        with the least outstanding work.
+        """Returns [pairs] the share of a model's requests that each worker with this model gets, if each request goes
+        to the worker with the least outstanding work.
 
         Args:
             work: [models] processor time in this tick.
@@ -135,7 +136,7 @@ class Simulation:
     # Loading.
 
     def _ask_for(self, model: int) -> None:
-        """Handles a request for a model without a holder: the first live worker in the model's order loads it."""
+        """Handles a request for a model that no worker has: the first live worker in the model's order loads it."""
         if any((model, worker) in self._loading for worker in self.models.choices[model, :4].tolist()):
             return
         for worker in self.models.choices[model].tolist():
@@ -169,7 +170,7 @@ class Simulation:
         self._load_next(worker)
 
     def _spread(self) -> None:
-        """Adds holders to models whose holders are all full."""
+        """Lets further workers load the models whose workers are all full."""
         models, workers = self.holdings.pairs()
         least = np.full(self._shape.models, np.inf)
         np.minimum.at(least, models, self._load[workers])

@@ -1,5 +1,5 @@
-"""Measures the cost of sending a router the workers: the whole table when control and data plane connect, and each
-change.
+"""Measures the cost of sending the routing table from a router's control plane to its data plane: the whole table when
+the two connect, and then each change.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Told:
 
     Attributes:
         bytes: the size of its frame.
-        making_s: processor time of the control plane, from rows to the frame.
-        reading_s: processor time of the data plane's event loop.
+        making_s: processor time of the control plane, which turns rows into the frame.
+        reading_s: processor time of the data plane's event loop, which reads the frame.
     """
 
     bytes: int

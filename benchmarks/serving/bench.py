@@ -107,7 +107,7 @@ class Bench:
 
     @contextmanager
     def surviving(self, part: str) -> Iterator[None]:
-        """Runs its block, records an exception from it, and lets the run continue."""
+        """Runs the `with` block. If the block raises an exception, records it and lets the run continue."""
         try:
             yield
         except Exception as error:

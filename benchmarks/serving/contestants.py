@@ -74,7 +74,7 @@ class Peer:
     speaks_v2: bool = False
 
 
-# With the framework that is fastest on the model; FastAPI with each framework.
+# Each server runs the framework that is fastest on the model. FastAPI is measured with each framework.
 _SERVERS = (
     ("mlserver", "MLServer", "ml_server"),
     ("bentoml", "BentoML", "bento_ml"),

@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 V2 = "v2 REST, binary tensors both ways"
 _ANSWER_S = 10.0
 _PAUSE_S = 0.2
-_LEAST_VALUES = 8  # different bytes in the scores of a thousand classes
+_LEAST_VALUES = 8  # the scores of a thousand classes contain at least so many different bytes
 
 
 class HostFailed(RuntimeError):
@@ -65,7 +65,7 @@ class Host:
 
 @contextmanager
 def octet(data_dir: Path, model: str, image: Array, core: int, scratch: Path) -> Iterator[tuple[Host, Server]]:
-    """Runs `octet serve` as in a deployment with a separate compile worker: it serves, and compiles nothing."""
+    """Runs `octet serve --no-compile`, as in a deployment with a separate compile worker."""
     with serving(data_dir, [core], scratch / "octet.log", "--no-compile") as server:
         yield host_of(server, model, image, scratch), server
 
@@ -154,12 +154,12 @@ def _ready(
     """Returns the host after its first response. Raises HostFailed if there is none, or the second one differs."""
     while (first := ask(HOST, port, request, _ANSWER_S)).status != OK:
         if first.status not in (LOST, 400, 404, 503) or not may_wait():
-            raise HostFailed(f"it answers {first.status or 'nothing'}: {first.body[:200].decode(errors='replace')}")
+            raise HostFailed(f"{name} answers {first.status or 'nothing'}: {first.body[:200].decode(errors='replace')}")
         time.sleep(_PAUSE_S)
     if ask(HOST, port, request, _ANSWER_S).body != first.body:
-        raise HostFailed("it gives different responses to the same request")
+        raise HostFailed(f"{name} gives different responses to the same request")
     if len(set(first.body)) < _LEAST_VALUES:
-        raise HostFailed(f"its response of {len(first.body)} bytes contains no scores")
+        raise HostFailed(f"the response of {name}, {len(first.body)} bytes, contains no scores")
     paths = scratch / f"{name}.request", scratch / f"{name}.answer"
     for path, data in zip(paths, (request, first.body), strict=True):
         path.write_bytes(data)

@@ -38,11 +38,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Overhead:
-    """A contestant that answers one request after the other: the median of each round.
+    """The times of a contestant that answers one request after the other: the median of each round.
 
     Attributes:
         client: how the client waits for its response (`link.Waiting`); empty without a client.
-        busy_ms: for the floor, how long it computes.
+        busy_ms: for the contestant `floor`, the time for which it computes before it responds.
     """
 
     kind: ClassVar[str] = "overhead"
@@ -199,9 +199,11 @@ class Footprint:
     """A server that was started, has answered once, and was then idle for a while.
 
     Attributes:
-        title: its command.
-        answered_s: from the command to the first correct prediction, which was requested without pauses.
-        pss_mib: memory at rest, by process: its own, and its share of memory that it shares with others.
+        title: the server's command.
+        answered_s: the time from the command to the first correct prediction; predictions were requested without
+            pauses.
+        pss_mib: proportional set size of each process when the server is idle: its own memory, and its part of memory
+            that it shares with others.
     """
 
     kind: ClassVar[str] = "footprint"
@@ -220,7 +222,7 @@ class Soak:
     Attributes:
         rate: binary predictions per second.
         predictions: their responses by status, of all models.
-        others: by other client, its outcomes, and how often each occurred.
+        others: for each other client, its outcomes and how often each occurred.
         problems: number of unexpected responses, including 5xx and wrong ones.
         problem_kinds: their messages, each once, up to fifty.
         restarts: number of restarts of the server's processes.

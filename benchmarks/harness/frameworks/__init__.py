@@ -1,9 +1,9 @@
 """One file for each framework: how it loads a model at its best settings, and what one inference is.
 
 The files run in separate environments, which contain the framework and numpy, so they import nothing from `service`
-(except Octet's own file) and nothing from each other. A peer's inference uses inputs that were bound before, its output
-stays where the framework puts it, and it is called below its Python wrapper if the wrapper costs a microsecond. Octet
-is called as its users call it, with the checks, copies and Python overhead that they pay for.
+(except Octet's own file) and nothing from each other. A peer's inference uses inputs that were bound before, and its
+output is not copied out of the framework's memory. If a peer's Python wrapper costs a microsecond, the function below
+the wrapper is called. Octet is called as its users call it, with checks, copies and Python overhead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A loop of one instruction instead of a model, which measures the cores' current limit. `path` is the instruction."""
+"""A loop of one instruction in place of a model, which measures how many of them the cores can currently execute. The
+job's `path` is the name of the instruction."""
 
 from __future__ import annotations
 
@@ -23,6 +24,6 @@ def load(job: Job) -> Loaded:
     limit = starts_per_cycle(Path("/proc/cpuinfo").read_text(), instruction.register)
     reached = loop.macs / instruction.macs / job.threads / min(time_calls(loop.call, 0, _CALLS)) / clock_ghz / 1e9
     if not is_possible(reached, limit):
-        raise RuntimeError(f"{instruction.name}: {reached:.2f} per cycle, and the core starts {limit}")
+        raise RuntimeError(f"{instruction.name}: {reached:.2f} per cycle, but the core can start at most {limit}")
     about = {"macs": loop.macs, "macs_each": instruction.macs, "clock_ghz": clock_ghz, "starts_per_cycle": limit}
     return Loaded(loop.call, list, about)

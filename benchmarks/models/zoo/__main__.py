@@ -1,13 +1,13 @@
 """The zoo: networks of public packages with seeded random weights, quantized by their own tools. Checks which of them
 Octet imports, how much of each runs in integers, and whether the results equal those of the network's own runtime:
 
-    python -m benchmarks.models.zoo --make --contest   # creates those of the contest, which are larger
-    python -m benchmarks.models.zoo --make         # creates missing ones, in the environment `zoo`
-    python -m benchmarks.models.zoo --write        # checks all existing ones, and writes docs/reference/zoo.md
-    python -m benchmarks.models.zoo bert           # checks those whose name contains a word, and prints
+    python -m benchmarks.models.zoo --make         # creates missing models, in the environment `zoo`
+    python -m benchmarks.models.zoo --make --contest   # creates the models of the contest, which are larger
+    python -m benchmarks.models.zoo --write        # checks all existing models, and writes docs/reference/zoo.md
+    python -m benchmarks.models.zoo bert           # checks the models whose name contains `bert`, and prints
 
-The results are the oracle's; every build's verification checks that compiled code computes the same. With `--time`,
-each model is compiled too, and its table has one more column.
+Octet's results are computed by the oracle, not by compiled code: every build verifies that both are equal. With
+`--time`, each model is compiled too, and the table has a column for its time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Row:
     Attributes:
         reason: why it cannot be imported; "" if it can.
         percent: share of multiply-accumulates in integers.
-        answers: how Octet's results compare with the runtime's.
-        time_ms: the shortest call of the compiled model, on one thread; None if it was not timed.
+        answers: the comparison of Octet's results with the runtime's, in words.
+        time_ms: the time of the fastest call of the compiled model, on one thread; None if it was not timed.
     """
 
     entry: Entry

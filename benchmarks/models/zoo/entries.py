@@ -1,4 +1,4 @@
-"""The list of the zoo: which network is quantized by which tool. Loads nothing."""
+"""The list of the zoo's models: which network is quantized by which tool. Importing this module loads no framework."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 # Reasons why results differ by more than the order of sums explains; each was traced to the first tensor that differs.
-_STEP = "float32 sums in another order leave one value on the other side of a step of 8 bits"
+_STEP = "float32 sums in another order move one value to the next 8-bit step"
 _EAGER = f"PyTorch multiplies dequantized values where this program has conversions only; {_STEP}"
 EXPLAINED: Mapping[tuple[str, str], str] = {
     ("keras:EfficientNetB0", "tflite-dynamic"): f"{_STEP}: first in DEPTHWISE_CONV_2D #95",

@@ -1,4 +1,5 @@
-"""Networks of the zoo that no package offers without its own post-processing: torchvision's, with heads defined here.
+"""Networks of the zoo that packages offer only together with post-processing. Their trunks are torchvision's, and their
+heads are defined here.
 
 Runs in the environment `zoo`.
 """

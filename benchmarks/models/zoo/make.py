@@ -62,8 +62,12 @@ def _feeds(samples: Samples) -> Iterator[dict[str, Any]]:
 
 
 def _by_onnxruntime(*, dynamo: bool, static: bool, fused: bool = False) -> Callable[[Any, Samples, Path], Answer]:
-    """Quantizes with ONNX Runtime's tools, the file of either exporter, or one that its transformer optimizer has
-    fused.
+    """Returns a function that exports a network to ONNX and quantizes it with ONNX Runtime's tools.
+
+    Args:
+        dynamo: use torch's newer exporter.
+        static: quantize statically; otherwise dynamically.
+        fused: first apply ONNX Runtime's transformer optimizer.
     """
 
     def make(model: Any, samples: Samples, output: Path) -> Answer:

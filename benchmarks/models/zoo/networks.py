@@ -1,8 +1,9 @@
 """Networks of public packages with seeded random weights, for the zoo: networks that are commonly quantized, mostly
 small.
 
-A network is named by its package and its name there: `timm:mobilenetv3_small_050`. After `@` follows the side of its
-images or its number of tokens, if they differ from the zoo's. `heads` are heads defined here on torchvision's networks.
+A network's name consists of the package and the name in the package: `timm:mobilenetv3_small_050`. A suffix such as
+`@224` gives the side of its images, or the number of tokens, if they differ from `SIDE` and `TOKENS`. The package
+`heads` stands for torchvision's networks with the heads of `heads.py`.
 Runs in the environment `zoo`.
 """
 
@@ -113,7 +114,7 @@ def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
     """Returns a network in evaluation mode, and samples of its inputs.
 
     Raises:
-        ValueError: no package has it.
+        ValueError: no package has a network of that name.
     """
     torch.manual_seed(0)
     name, _, size = name.partition("@")

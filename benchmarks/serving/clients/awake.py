@@ -1,6 +1,6 @@
-"""Keeps a core from halting, for clients that cannot poll: gRPC's library sleeps.
+"""Keeps a core from halting, for clients that cannot poll, such as gRPC's library, which sleeps while it waits.
 
-python -m benchmarks.serving.clients.awake CORE    # computes nothing whenever no other process needs the core
+python -m benchmarks.serving.clients.awake CORE    # loops without end whenever no other process needs the core
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 class Awake:
-    """Keeps the core from halting while it is entered. A reusable context manager."""
+    """A reusable context manager that keeps a core from halting while its block runs."""
 
     def __init__(self, core: int) -> None:
         command = [sys.executable, "-m", "benchmarks.serving.clients.awake", str(core)]

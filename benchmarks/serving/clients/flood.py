@@ -13,16 +13,16 @@ import numpy as np
 from benchmarks.serving.clients.load import Answer, Load, Outcome
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_START_S = 0.2  # The time in which all processes of a load have started.
-ANYWHERE = -1  # Used instead of a core's number.
+_START_S = 0.2  # The time within which all processes of a load start.
+ANYWHERE = -1  # Used instead of a core's number for a process that is not pinned.
 
 
 class Flood:
-    """The program, compiled once, in `scratch`.
+    """The load generator `flood.c`, which the constructor compiles in `scratch`.
 
     Args:
-        cores: one for each of the generator's processes, which share a load: one core sends some 50,000 requests a
-            second.
+        cores: a core for each process of the generator. The processes share a load; one core sends some 50,000 requests
+            a second.
     """
 
     def __init__(self, cores: Sequence[int], scratch: Path) -> None:

@@ -49,7 +49,7 @@ def receive_all(connection: socket.socket, buffer: memoryview) -> bool:
 
 
 class FloorCall:
-    """An exchange of messages of the given sizes; a `turns.Timed`."""
+    """Exchanges messages of the given sizes with the floor's process. Implements `turns.Timed`."""
 
     def __init__(self, port: int, pid: int, request_bytes: int, response_bytes: int, waiting: Waiting) -> None:
         self._request, self._response_bytes = bytes(request_bytes), response_bytes

@@ -29,14 +29,15 @@ class Load:
     Attributes:
         request: the file with its bytes.
         expected: the file with the expected body of each response; empty if it is not checked.
-        connections: closed loop: the number of clients, each of which sends its next request when it is answered, for
-            `seconds`.
-        phases: open loop, instead: the times at which requests are due, however many are under way. A latency counts
-            from then, so a server that falls behind is charged with the whole wait (no coordinated omission).
+        connections: of a closed loop: the number of clients. Each sends its next request when the previous one is
+            answered, for `seconds`.
+        phases: of an open loop, in place of `connections`: the times at which requests are due, however many are in
+            progress. A latency is counted from the time when the request was due, so a server that falls behind is
+            charged with the whole wait (no coordinated omission).
         warm_up_s: duration of the same load before it counts, in a closed loop only.
         patience_s: how long the generator waits for the last responses.
-        latest_s: open loop: a request that the generator would send later than this is left out, and counted, because
-            the server did not cause it.
+        latest_s: of an open loop: a request that the generator would send so many seconds after it was due is not sent
+            but counted separately, because the server did not cause the delay.
         polls: true if the generator polls while it waits: waking it would take time that the server does not cause.
     """
 

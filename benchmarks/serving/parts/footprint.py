@@ -1,5 +1,5 @@
-"""Measures memory at rest, and the time to the first response: of `octet serve` with its models, and
-`octet worker serve` with one.
+"""Measures the memory of idle servers, and the time from their start to the first response: of `octet serve` with all
+models, and of `octet worker serve` with one model.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ _AWAKE = "blocking, its core kept awake"  # the closest that grpcio comes to pol
 
 
 class GrpcCall:
-    """Sends the same ModelInfer request repeatedly over one channel; a `turns.Timed`. The message is built beforehand.
+    """Sends the same ModelInfer request repeatedly over one channel. The message is built beforehand. Implements
+    `turns.Timed`.
 
     grpcio sleeps until the response arrives; `awake` then keeps its core from halting.
     """

@@ -19,7 +19,7 @@ _CAPACITY_S = 4.0
 _CALM_SHARE, _CALM_S = 0.3, 4.0  # share of the capacity before the overload and after it, and duration
 _AFTER_S = 10.0
 _IN_A_ROW = 10
-_NORMAL_TIMES = 2.0  # times the 99th percentile of the calm phase before, for a probe's latency
+_NORMAL_TIMES = 2.0  # a probe is answered in time within this multiple of the calm phase's 99th percentile
 _SAMPLE_S = 1.0
 _LATEST_S = 5e-3
 

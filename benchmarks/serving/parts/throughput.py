@@ -61,7 +61,7 @@ class _Match:
         turn = turn_of(self.served.name, host, number, arrivals, load, outcome, other_cpus)
         self.bench.record(turn)
         if not outcome.good:
-            raise RuntimeError(f"no right answer: {outcome.statuses}, {outcome.wrong} wrong")
+            raise RuntimeError(f"no correct response: {outcome.statuses}, {outcome.wrong} wrong")
         if arrivals == "closed":
             self.carried.setdefault(host.name, []).append(turn.per_s)
 
@@ -124,7 +124,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
         _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
         with bench.bare(served.name) as bare:
             if not host.answer.read_bytes().endswith(bare.outputs()[0].tobytes()):
-                raise RuntimeError("the server's answer is not that of the bare call")
+                raise RuntimeError("the server's output differs from that of the bare call")
             match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
         # The bare call has ended: otherwise pages that Octet shares with it would count as half.
         for name, host in match.playing.items():

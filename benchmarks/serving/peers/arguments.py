@@ -1,4 +1,4 @@
-"""Command-line arguments of a peer's server: `PORT RUNTIME MODEL SCRATCH`, the last being its own folder."""
+"""Command-line arguments of a peer's server: `PORT RUNTIME MODEL SCRATCH`; SCRATCH is a folder for its files."""
 
 from __future__ import annotations
 

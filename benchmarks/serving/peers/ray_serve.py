@@ -1,4 +1,4 @@
-"""Ray Serve: one replica and its proxy, on a separate Ray with one CPU, no dashboard and no usage report."""
+"""Ray Serve: one replica and its proxy, on a new Ray cluster with one CPU, without dashboard and usage report."""
 
 from __future__ import annotations
 

@@ -38,9 +38,10 @@ class Lateness:
 
 
 class Results:
-    """
+    """The records of a run, and figures computed from them.
+
     Attributes:
-        entries: the successful entries; `failed` has the others.
+        entries: the contestants that could be loaded; `failed` has the others.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
@@ -75,7 +76,7 @@ class Results:
         return list(dict.fromkeys(turn.model for turn in self.turns))
 
     def contestants(self, model: str) -> list[str]:
-        """Returns Octet first, then the peers, the best first."""
+        """Returns Octet, and then the peers in descending order of their rates."""
         names = [name for of, name in self.entries if of == model and self.carried(model, name)]
         return sorted(names, key=lambda name: (name != OCTET, -self._per_s(model, name)))
 

@@ -86,7 +86,7 @@ def _late(late: Lateness) -> list[str]:
 
 
 def _verdict(results: Results, model: str) -> str:
-    """Describes the result in sentences."""
+    """Compares Octet with the best peer, in sentences."""
     bare, octet, late = results.carried(model, BARE), results.carried(model, OCTET), results.lateness(model, OCTET)
     sentences = []
     if bare:

@@ -20,7 +20,7 @@ REFUSED = 429  # permitted at any time: the queue is bounded
 
 
 class Unexpected(Exception):
-    """A response that differs from the expected one; `outcome` is the counted result."""
+    """A response differs from the expected one. `outcome` is the word under which it is counted."""
 
     def __init__(self, what: str, outcome: str = WRONG) -> None:
         super().__init__(what)
@@ -29,7 +29,7 @@ class Unexpected(Exception):
 
 @dataclass
 class Problems:
-    """Unexpected results: how often each occurred, and a limited number of messages, each once. From any thread."""
+    """Counts unexpected results, and stores a limited number of their messages, each once. Thread-safe."""
 
     count: int = 0
     kinds: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Invalid requests, each with its only permitted response, and clients that disconnect in the middle.
+"""Invalid requests, each with its only permitted response, and clients that disconnect in the middle of a request.
 
 A model whose queue is full refuses a request before it is validated.
 """
@@ -63,7 +63,7 @@ def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server,
             if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                 hold(error.code(), wanted, f"gRPC, {error.details()}")
             return str(error.code().name)
-        raise Unexpected(f"a call that should end in {wanted} succeeded")
+        raise Unexpected(f"a call that should fail with {wanted} succeeded")
 
     def leave() -> str:
         sent, resets = next(leaving)

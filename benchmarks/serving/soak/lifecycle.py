@@ -57,7 +57,7 @@ class Versions:
         self._asked = itertools.cycle(range(len(self._pictures)))
 
     def ask(self, model: str = LIVE) -> str:
-        """Sends a picture; the response must have the outputs of the version that it names."""
+        """Sends a picture. The response must contain the outputs of the version whose number it contains."""
         picture = next(self._asked)
         path = f"/v2/models/{model}/infer"
         response = self.client.post(path, content=self._pictures[picture], headers=_PICTURE)
@@ -82,7 +82,8 @@ class Versions:
         return "renewed"
 
     def push(self, turn: int) -> int:
-        """Returns the version when it is built. Pushing the same file again returns the same version at once."""
+        """Pushes the file for `turn`, waits for its build, and returns its version. Pushing a file again returns the
+        same version at once."""
         file = _FILES[turn % len(_FILES)]
         data = marked(file, self.mark + turn)
         build = self._pushed(LIVE, data)

@@ -27,7 +27,7 @@ from benchmarks.serving.soak.predicting import Question, predictors
 from benchmarks.serving.soak.watching import Watch, growth_of
 from service.cli.client import Client
 
-_SHARE = 0.3  # share of the time of the server's core, among the models; the other clients send as much again
+_SHARE = 0.3  # share of the server's core that predictions of all models take; the other clients take as much again
 _CAPACITY_S = 3.0
 _SLICE_S = 10.0  # interval at which a generator reports its responses
 _LOOK_EVERY_S, _PROGRESS_EVERY_S = 2.0, 60.0
