@@ -36,7 +36,7 @@ class Outer:
     Attributes:
         extent: the size of the dimension.
         lhs, rhs, out: the dimension's stride in each operand, in elements. The stride in constant weights is in
-        matrices.
+            matrices.
     """
 
     extent: int
