@@ -45,7 +45,7 @@ _NAME = re.compile(r"_*(?:made|taken|moved|seen|held|joined|shown|told|said|kept
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence or a name that breaks a rule, by the first line of its text."""
+    """A sentence or a name that breaks a rule. `line` is the first line of the text that contains it."""
 
     path: str
     line: int
@@ -89,8 +89,8 @@ def check(path: str, source: str, lines: set[int] | None = None) -> list[Finding
     """Returns the findings in a file.
 
     Args:
-        path: the path of the file, whose suffix determines how the file is read. lines: only texts that occupy one of
-        these lines are checked; None for all.
+        path: the path of the file, whose suffix determines how the file is read.
+        lines: only texts that occupy one of these lines are checked; None for all.
     """
     findings = []
     for text in texts_of(path, source):
