@@ -19,7 +19,8 @@ class Run:
 
     Attributes:
         cores: the cores to which the contestants with the most threads are pinned. Contestants with fewer threads use
-        the first of these cores. peak: the instruction whose peak is the reference.
+            the first of these cores.
+        peak: the instruction whose peak is the reference.
     """
 
     kind: ClassVar[str] = "run"

@@ -41,8 +41,8 @@ class Kept:
     """The launches that a package contains.
 
     Attributes:
-        others: number of distinct launches for which the package has no room. newer: number of launches that need a
-        newer GPU, or one with more shared memory.
+        others: number of distinct launches for which the package has no room.
+        newer: number of launches that need a newer GPU, or one with more shared memory.
     """
 
     launches: Sequence[Recorded]

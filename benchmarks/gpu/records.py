@@ -1,4 +1,7 @@
-"""The results of a run's parts: objects with their `part`, one JSON line each, and the page's section."""
+"""The results of the parts of a run, and the section of the page that shows them.
+
+Each result is an object in one line of JSON; its member `part` is the name of the part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Models compiled as by a user, and a cache of them by the model and the compiler's sources."""
+"""Compiles models with `octet compile`, and keeps the artifacts in a cache.
+
+An artifact is compiled again if the model or the compiler's sources have changed.
+"""
 
 from __future__ import annotations
 

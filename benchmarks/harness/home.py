@@ -18,13 +18,13 @@ _ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # a pattern of any time; the nam
 
 @dataclass(frozen=True)
 class Home:
-    """The folder that contains all this data."""
+    """The folder that contains the data of the benchmarks."""
 
     path: Path
 
     @property
     def models(self) -> Path:
-        """Returns the folder of generated models; given ones are in `SHARED`."""
+        """Returns the folder of generated models; supplied models are in `SHARED`."""
         return self.path / "models"
 
     @property

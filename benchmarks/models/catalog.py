@@ -20,11 +20,13 @@ class Row:
     """One model at one batch size.
 
     Attributes:
-        files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. Octet compiles the file of
-            `tflite`.
+        files: the model's files by format: `tflite`, `onnx` and `torch` in int8; `tflite_fp32` and so on in float32.
+            Octet compiles the file `tflite`.
         shape: the shape of one sample of the input in the ONNX and TorchScript files (`C, H, W`), which leave the batch
-        open. part: the part of the catalog and of the report; "" for the networks that exist as TFLite files. inputs:
-        the file with the input arrays for all contestants, as `zoo.make` writes it; without it, random values.
+            size open.
+        part: the part of the catalog and of the report; "" for the networks that exist as TFLite files.
+        inputs: the file with the input arrays for all contestants, as `zoo.make` writes it. Without it, the inputs are
+            random values.
     """
 
     name: str

@@ -36,7 +36,8 @@ _VOICES = ("en", "en-us", "en-gb-scotland", "de", "fr", "es")
 
 
 def of_one_row(model: str, output: str) -> None:
-    """Writes the same network with one input `[1, CONTEXT + WINDOW + state]`."""
+    """Writes the network of the file `model` to `output`, with its two inputs joined into one row of the size
+    `CONTEXT + WINDOW + state`."""
     import onnx  # type: ignore[import-not-found]
     from onnx import helper, numpy_helper
 

@@ -48,7 +48,8 @@ class Shape:
 
 
 class Models:
-    """
+    """The models of a simulated cluster, with random rates and sizes.
+
     Attributes:
         rates: [models] requests per second.
         sizes: [models] bytes in memory, and to be fetched.

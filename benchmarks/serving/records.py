@@ -166,15 +166,16 @@ class Overload:
 
 @dataclass(frozen=True)
 class Fairness:
-    """A light model at a constant rate, alone and beside clients of a heavy one on the same server.
+    """The latency of a light model at a constant rate, without and with clients of a heavy model on the same server.
 
     Attributes:
         cores: the server's cores.
-        rate: requests per second to the light one.
-        connections: clients of the heavy one, closed loop.
-        call_ms: the 99th percentile of the heavy one's latency, with one client alone.
-        alone_ms, beside_ms: the light one's latencies.
-        heavy_alone_per_s, heavy_beside_per_s: responses of the heavy one per second.
+        rate: requests per second to the light model.
+        connections: number of clients of the heavy model. Each sends its next request when the last one is answered.
+        call_ms: the 99th percentile of the heavy model's latency, with one client alone.
+        alone_ms, beside_ms: the light model's latencies, alone and while the heavy model has clients.
+        heavy_alone_per_s, heavy_beside_per_s: responses of the heavy model per second, without and with the client of
+            the light model.
     """
 
     kind: ClassVar[str] = "fairness"
@@ -221,13 +222,14 @@ class Soak:
 
     Attributes:
         rate: binary predictions per second.
-        predictions: their responses by status, of all models.
+        predictions: the number of responses to predictions of all models, by status.
         others: for each other client, its outcomes and how often each occurred.
         problems: number of unexpected responses, including 5xx and wrong ones.
-        problem_kinds: their messages, each once, up to fifty.
+        problem_kinds: the messages of the unexpected responses, each once, up to fifty.
         restarts: number of restarts of the server's processes.
-        rss_mib: resident sets by process, every `every_s`.
-        mib_per_min: by process, the slope of its second half and the ends of its 95 % confidence interval.
+        rss_mib: for each process, its resident set, sampled every `every_s`.
+        mib_per_min: for each process, the growth of its resident set in the second half of the soak, and the ends of
+            the 95 % confidence interval of this growth.
     """
 
     kind: ClassVar[str] = "soak"
