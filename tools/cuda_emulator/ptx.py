@@ -71,7 +71,7 @@ def _set(target: Operand, value: str) -> str:
 
 def _array(name: str, values: tuple[str, ...], length: int, opcode: str) -> str:
     if len(values) != length:
-        raise UnknownDeviceCode(f"{opcode}: {len(values)} registers where {length} belong")
+        raise UnknownDeviceCode(f"{opcode}: {len(values)} registers instead of {length}")
     return f"const unsigned {name}[] = {{{', '.join(_as('u32', value) for value in values)}}};"
 
 
@@ -129,7 +129,7 @@ def _proxy_fence(match: re.Match[str], operands: Operands) -> str:
 
 def _spread(registers: tuple[str, ...], length: int, opcode: str) -> str:
     if len(registers) != length:
-        raise UnknownDeviceCode(f"{opcode}: {len(registers)} registers where {length} belong")
+        raise UnknownDeviceCode(f"{opcode}: {len(registers)} registers instead of {length}")
     return " ".join(f"{_EMULATED}write({register}, octet_d[{each}]);" for each, register in enumerate(registers))
 
 

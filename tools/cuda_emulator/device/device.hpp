@@ -74,7 +74,7 @@ double pow(double, double);
 namespace octet_emulated {
 template <class To, class From>
 inline To bits(From value) {
-  static_assert(sizeof(To) == sizeof(From), "an operand of another size than its register");
+  static_assert(sizeof(To) == sizeof(From), "an operand and its register have different sizes");
   return __builtin_bit_cast(To, value);
 }
 
@@ -85,7 +85,7 @@ inline Integer saturate(double rounded) {
   constexpr int width = 8 * sizeof(Integer);
   constexpr double largest = is_signed ? double(1ULL << (width - 1)) - 1 : double((1ULL << (width - 1)) * 2.0 - 1);
   constexpr double smallest = is_signed ? -double(1ULL << (width - 1)) : 0.0;
-  static_assert(width <= 32, "64-bit limits are no doubles");
+  static_assert(width <= 32, "a double cannot represent all limits of 64-bit integers");
   if (rounded != rounded) return 0;
   if (rounded <= smallest) return Integer(smallest);
   return rounded >= largest ? Integer(largest) : Integer(rounded);

@@ -27,7 +27,7 @@ struct GroupProduct {  // the arguments of one lane
 void read_row(u64 descriptor, u32 row, int8_t (&bytes)[kDepth]) {
   const u32 first = u32(descriptor & 0x3fff) << 4, of_eight = u32(descriptor >> 32 & 0x3fff) << 4;
   if (descriptor >> 62 != kSwizzledBy32 || first % 256 || (descriptor >> 49 & 7))
-    fail(nullptr, "multiplies what the descriptor %#llx says, which is not emulated", descriptor);
+    fail(nullptr, "multiplies a matrix with the descriptor %#llx, whose layout is not emulated", descriptor);
   for (u32 chunk = 0; chunk < kDepth / kChunkBytes; ++chunk) {
     const u32 plain = first + row / 8 * of_eight + row % 8 * kDepth + chunk * kChunkBytes;
     const char* at = static_cast<const char*>(shared_pointer(plain ^ (plain >> 3 & 16), kChunkBytes, Access::read));
@@ -44,7 +44,8 @@ void perform_group(Thread* const* lanes, u32) {
   const auto of = [&](u32 lane) -> GroupProduct& { return *static_cast<GroupProduct*>(lanes[lane]->arguments); };
   const GroupProduct& first = of(0);
   for (u32 lane = 1; lane < kLanes; ++lane)
-    if (of(lane).a != first.a || of(lane).b != first.b) fail(nullptr, "lane %u multiplies other operands", lane);
+    if (of(lane).a != first.a || of(lane).b != first.b)
+      fail(nullptr, "lane %u multiplies other operands than lane 0", lane);
   Thread* const caller = current;
   current = lanes[0];
   const u32 own_row = current->number / kLanes % kWarpsOfGroup * kRowsOfWarp;

@@ -68,7 +68,7 @@ std::string placed(u32 offset) {
   return text;
 }
 
-// Describes an address outside of all regions by the nearest region.
+// Describes an address outside of all regions by its distance from the nearest region.
 std::string nowhere(const char* at) {
   const Region* nearest = nullptr;
   size_t distance = 0;
@@ -77,7 +77,7 @@ std::string nowhere(const char* at) {
       const size_t away = at < region.first ? region.first - at : at - region.last();
       if (!nearest || away < distance) nearest = &region, distance = away;
     }
-  if (!nearest || distance > (1 << 20)) return "an address of nothing";
+  if (!nearest || distance > (1 << 20)) return "an address far from every operand";
   return std::to_string(distance) + (at < nearest->first ? " bytes before " : " bytes past the end of ") +
          nearest->name;
 }
@@ -159,7 +159,7 @@ void access(const void* address, size_t bytes, Access kind, size_t alignment, co
     const bool library =
         at >= &__ehdr_start && at < &_end && !(at >= dynamic_shared && at < dynamic_shared + kSharedBytes + 1024);
     if (library && kind == Access::read) return;  // constants, and variables of the runtime
-    if (library) fail(where, "writes a global variable: kernels have none");
+    if (library) fail(where, "writes a global variable, which kernels must not have");
     if (global.empty()) return;
     fail(where, "%s %zu bytes at %s", doing, bytes, nowhere(at).c_str());
   }
@@ -238,7 +238,7 @@ void check_published(const void* address, size_t bytes) {
   for (size_t byte = 0; byte < bytes; ++byte) {
     const Touch& write = region.shadow[at - region.first + byte].write;
     if (write.epoch && write.serial > block.threads[write.thread].published)
-      fail(nullptr, "multiplies byte %zu of %s, which was written%s without a fence.proxy.async behind it",
+      fail(nullptr, "multiplies byte %zu of %s, which was written%s without a fence.proxy.async after the write",
            size_t(at - region.first) + byte, region.name.c_str(), placed(write.place).c_str());
   }
 }
@@ -257,7 +257,7 @@ void* shared_pointer(u32 address, size_t bytes, Access kind) {
   char* at = dynamic_shared + int32_t(address);
   const Region* region = region_of(at);
   if (!region || !region->shared)
-    fail(nullptr, "takes %#x for an address in shared memory: %s", address, nowhere(at).c_str());
+    fail(nullptr, "uses %#x as an address in shared memory: %s", address, nowhere(at).c_str());
   access(at, bytes, kind, 1, nullptr);
   return at;
 }

@@ -34,21 +34,21 @@ struct Place {  // the first members of the data that each handler gets
   extern "C" void __ubsan_handle_##name(const Place* place) {                                  \
     octet_emulated::fail(OCTET_HERE, "undefined behaviour, %s, line %u;", words, place->line); \
   }
-OCTET_UNDEFINED(builtin_unreachable, "a place that cannot be reached")
-OCTET_UNDEFINED(missing_return, "no value returned")
-OCTET_UNDEFINED(vla_bound_not_positive_abort, "an array of no elements")
+OCTET_UNDEFINED(builtin_unreachable, "code that was declared unreachable was reached")
+OCTET_UNDEFINED(missing_return, "a function ended without returning a value")
+OCTET_UNDEFINED(vla_bound_not_positive_abort, "an array whose size is not positive")
 OCTET_UNDEFINED(add_overflow_abort, "overflow of an addition")
 OCTET_UNDEFINED(sub_overflow_abort, "overflow of a subtraction")
 OCTET_UNDEFINED(mul_overflow_abort, "overflow of a multiplication")
 OCTET_UNDEFINED(negate_overflow_abort, "overflow of a negation")
-OCTET_UNDEFINED(divrem_overflow_abort, "a division by zero or past the range")
-OCTET_UNDEFINED(shift_out_of_bounds_abort, "a shift past the width or of a negative number")
+OCTET_UNDEFINED(divrem_overflow_abort, "a division by zero, or an overflow of a division")
+OCTET_UNDEFINED(shift_out_of_bounds_abort, "a shift by more than the width, or of a negative number")
 OCTET_UNDEFINED(load_invalid_value_abort, "a value that the type does not have")
 OCTET_UNDEFINED(out_of_bounds_abort, "an index past an array's end")
 OCTET_UNDEFINED(float_cast_overflow_abort, "a floating-point value past the integer's range")
-OCTET_UNDEFINED(nonnull_arg_abort, "null for an argument")
-OCTET_UNDEFINED(nonnull_return_v1_abort, "null returned")
-OCTET_UNDEFINED(invalid_builtin_abort, "a builtin of no result")
+OCTET_UNDEFINED(nonnull_arg_abort, "a null argument where the function forbids it")
+OCTET_UNDEFINED(nonnull_return_v1_abort, "a null result where the function forbids it")
+OCTET_UNDEFINED(invalid_builtin_abort, "a call of a builtin whose result is undefined")
 OCTET_UNDEFINED(pointer_overflow_abort, "overflow of a pointer")
 
 extern "C" void __ubsan_handle_type_mismatch_v1_abort(const Place* place, const void* at) {

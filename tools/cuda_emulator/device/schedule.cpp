@@ -113,9 +113,10 @@ void prepare(Thread& thread, u32 number) {
   thread.stack_pointer = top - 8;
 }
 
-// Describes a deadlock: where the threads wait, with one example for each place.
+// Describes a deadlock: the barriers and operations at which threads wait, each with one of these threads as an
+// example.
 std::string standstill() {
-  std::string text = "the block stands still: ";
+  std::string text = "deadlock: ";
   std::vector<std::pair<std::string, std::pair<const Thread*, u32>>> groups;
   for (const Thread& thread : block.threads) {
     std::string doing = "exited";
@@ -184,11 +185,11 @@ void run_grid() {
 
 std::string refuse(const uint32_t* grid, const uint32_t* threads, uint32_t shared_bytes, u32 most_threads) {
   const u64 count = u64(threads[0]) * threads[1] * threads[2];
-  if (!count || count > kMostThreads || threads[2] > 64) return "no block has so many threads";
-  if (count > most_threads) return "more threads than __launch_bounds__ says";
+  if (!count || count > kMostThreads || threads[2] > 64) return "more or fewer threads than a block can have";
+  if (count > most_threads) return "more threads than __launch_bounds__ allows";
   if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535)
-    return "no grid has so many blocks";
-  return shared_bytes > kSharedBytes ? "no block has so much shared memory" : "";
+    return "more or fewer blocks than a grid can have";
+  return shared_bytes > kSharedBytes ? "more shared memory than a block can have" : "";
 }
 
 }  // namespace
@@ -232,10 +233,10 @@ void fail(const void* where, const char* text, ...) {
 
 // Arrives at the barrier of `bar.sync`, which opens when `threads` threads of the block (0: all) have arrived.
 static Barrier& arrive(u32 number, u32 threads, int line, const char* name) {
-  if (number >= kBarriers) fail(nullptr, "waits at barrier %u: a block has %u", number, kBarriers);
+  if (number >= kBarriers) fail(nullptr, "waits at barrier %u, but a block has only %u barriers", number, kBarriers);
   const u32 all = block.threads.size(), expected = threads ? threads : all;
   if (expected % kLanes && expected != all)
-    fail(nullptr, "waits at a barrier of %u threads: no multiple of a warp", expected);
+    fail(nullptr, "waits at a barrier of %u threads, which is not a multiple of the warp size", expected);
   Barrier& barrier = block.barriers[number];
   if (barrier.arrived.empty()) {
     barrier.expected = expected;

@@ -142,7 +142,7 @@ void perform_ldmatrix(Thread* const* lanes, u32) {
   for (u32 row = 0; row < 8 * count; ++row) {
     current = lanes[row];  // the lane with the row's address
     const u32 address = of<Matrices>(lanes, row).address;
-    if (address % 16) fail(nullptr, "ldmatrix of a row at %#x, no multiple of 16", address);
+    if (address % 16) fail(nullptr, "ldmatrix of a row at %#x, which is not a multiple of 16", address);
     memcpy(rows[row / 8][row % 8], shared_pointer(address, 16, Access::read), 16);
   }
   current = caller;
@@ -166,9 +166,10 @@ Perform mma_of(bool a_signed, bool b_signed) {
 void together(Perform perform, const void* operation, const char* name, u32 mask, void* arguments, int line) {
   Thread& mine = *current;
   const u32 lane = mine.number % kLanes;
-  if (!(mask >> lane & 1)) fail(nullptr, "calls %s of line %d with the mask %#x, which it is not in", name, line, mask);
+  if (!(mask >> lane & 1))
+    fail(nullptr, "calls %s of line %d with the mask %#x, which does not contain its lane", name, line, mask);
   if (mask & ~present(mine))
-    fail(nullptr, "calls %s of line %d with the mask %#x: the warp has no such lanes", name, line, mask);
+    fail(nullptr, "calls %s of line %d with the mask %#x, which contains lanes that the warp lacks", name, line, mask);
   mine.operation = operation;
   mine.mask = mask;
   mine.arguments = arguments;

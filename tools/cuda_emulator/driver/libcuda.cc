@@ -119,7 +119,7 @@ API cuDevicePrimaryCtxRetain(Context** context, int ordinal) {
 
 API cuCtxPushCurrent_v2(Context* context) {
   if (started != getpid()) return kNotInitialized;
-  if (context->retained == 0) misuse("a context is used that nobody retains");
+  if (context->retained == 0) misuse("a context is used that was not retained");
   current.push_back(context);
   return kSuccess;
 }

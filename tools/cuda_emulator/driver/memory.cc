@@ -15,7 +15,7 @@ constexpr uint8_t kPoison = 0xCB, kCanary = 0xA5;
 constexpr size_t kPage = 4096;
 
 void check_device(const char* what, Address at, size_t bytes) {
-  if (!holds(*current.back(), at, bytes)) misuse("%s: %zu bytes at %#lx are not the card's", what, bytes, at);
+  if (!holds(*current.back(), at, bytes)) misuse("%s: %zu bytes at %#lx are not in the GPU's memory", what, bytes, at);
 }
 
 void check_pinned(const char* what, const void* memory, size_t bytes) {
@@ -23,7 +23,7 @@ void check_pinned(const char* what, const void* memory, size_t bytes) {
   for (const auto& [begin, size] : current.back()->pinned) {
     if (at >= begin && at - begin <= size && bytes <= size - (at - begin)) return;
   }
-  misuse("%s: %zu bytes at %p are not pinned", what, bytes, memory);
+  misuse("%s: %zu bytes at %p are not pinned memory", what, bytes, memory);
 }
 
 }  // namespace
@@ -64,7 +64,8 @@ API cuMemFree_v2(Address address) {
   auto begin = reinterpret_cast<uint8_t*>(address);
   size_t inner = found->second.mapped - 2 * kPage;
   for (size_t at = found->second.bytes; at < inner; ++at) {
-    if (begin[at] != kCanary) misuse("byte %zu behind an allocation of %zu was written", at, found->second.bytes);
+    if (begin[at] != kCanary)
+      misuse("byte %zu was written, after the end of an allocation of %zu bytes", at, found->second.bytes);
   }
   munmap(begin - kPage, found->second.mapped);
   current.back()->used -= found->second.bytes;
@@ -119,7 +120,7 @@ API cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream* stream)
   USABLE("cuMemcpyDtoDAsync");
   check_device("cuMemcpyDtoDAsync", from, bytes);
   check_device("cuMemcpyDtoDAsync", to, bytes);
-  if (to < from + bytes && from < to + bytes) misuse("cuMemcpyDtoDAsync: onto itself");
+  if (to < from + bytes && from < to + bytes) misuse("cuMemcpyDtoDAsync: source and destination overlap");
   return enqueue(of_now<Stream>(stream, "cuMemcpyDtoDAsync"), {[=] {
                    memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
                    return kSuccess;

@@ -22,7 +22,8 @@ Result run_kernel(const Function& function, const uint32_t (&grid)[3], const uin
   for (void* operand : operands) {
     auto at = reinterpret_cast<Address>(operand);
     if (at != 0 && !holds(context, at, 0)) {
-      fprintf(stderr, "emulated libcuda: %s is given %p, which is not the card's\n", function.name.c_str(), operand);
+      fprintf(stderr, "emulated libcuda: %s receives %p, which is not in the GPU's memory\n", function.name.c_str(),
+              operand);
       return kIllegalAddress;
     }
   }
@@ -106,12 +107,13 @@ API cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   if (live.count(found->module) == 0) misuse("cuLaunchKernel: the module of %s was unloaded", found->name.c_str());
   if (bx * by * bz > 1024 || bx * by * bz == 0 || gx == 0 || gy == 0 || gz == 0 || gy > 65535 || gz > 65535 ||
       bz > 64) {
-    misuse("cuLaunchKernel: a grid of %u, %u, %u and blocks of %u, %u, %u", gx, gy, gz, bx, by, bz);
+    misuse("cuLaunchKernel: invalid grid (%u, %u, %u) or block (%u, %u, %u)", gx, gy, gz, bx, by, bz);
   }
-  if (shared_bytes > found->dynamic_bytes) misuse("cuLaunchKernel: %u bytes of shared memory, unasked", shared_bytes);
+  if (shared_bytes > found->dynamic_bytes)
+    misuse("cuLaunchKernel: %u bytes of shared memory were not requested", shared_bytes);
   if (parameters != nullptr || extra == nullptr || reinterpret_cast<uintptr_t>(extra[0]) != 1 ||
       reinterpret_cast<uintptr_t>(extra[2]) != 2 || extra[4] != nullptr) {
-    misuse("cuLaunchKernel: parameters come as one buffer here");
+    misuse("cuLaunchKernel: only parameters in one buffer are emulated");
   }
   auto buffer = static_cast<const uint8_t*>(extra[1]);
   std::vector<uint8_t> given(buffer, buffer + *static_cast<const size_t*>(extra[3]));

@@ -118,8 +118,8 @@ Result enqueue(Stream* stream, Operation operation);
 template <class T>
 T* of_now(void* handle, const char* what) {
   auto found = static_cast<T*>(handle);
-  if (live.count(handle) == 0) misuse("%s: there is no such handle, or no longer", what);
-  if (current.empty() || found->context != current.back()) misuse("%s: of another context than the current one", what);
+  if (live.count(handle) == 0) misuse("%s: the handle does not exist, or was destroyed", what);
+  if (current.empty() || found->context != current.back()) misuse("%s: the handle belongs to another context", what);
   return found;
 }
 

@@ -5,7 +5,7 @@ using namespace octet::emulated;
 
 API cuStreamCreate(Stream** stream, unsigned flags) {
   USABLE("cuStreamCreate");
-  if (flags != 1) misuse("a stream that waits for the default one");
+  if (flags != 1) misuse("cuStreamCreate: only streams with CU_STREAM_NON_BLOCKING are emulated");
   *stream = made(new Stream{});
   current.back()->streams.insert(*stream);
   return kSuccess;
@@ -24,7 +24,7 @@ API cuStreamDestroy_v2(Stream* stream) {
 API cuStreamBeginCapture_v2(Stream* stream, int mode) {
   USABLE("cuStreamBeginCapture");
   Stream* found = of_now<Stream>(stream, "cuStreamBeginCapture");
-  if (mode != 1) misuse("a capture that forbids other threads what they do");
+  if (mode != 1) misuse("cuStreamBeginCapture: only the mode CU_STREAM_CAPTURE_MODE_THREAD_LOCAL is emulated");
   if (found->capture != nullptr) misuse("a stream is captured already");
   found->capture = std::make_unique<Graph>();
   return kSuccess;
@@ -33,7 +33,7 @@ API cuStreamBeginCapture_v2(Stream* stream, int mode) {
 API cuStreamEndCapture(Stream* stream, Graph** graph) {
   USABLE("cuStreamEndCapture");
   Stream* found = of_now<Stream>(stream, "cuStreamEndCapture");
-  if (found->capture == nullptr) misuse("a stream is not captured");
+  if (found->capture == nullptr) misuse("cuStreamEndCapture: the stream is not captured");
   *graph = made(found->capture.release());
   return kSuccess;
 }
@@ -67,7 +67,7 @@ API cuGraphExecDestroy(GraphExec* exec) {
 
 API cuEventCreate(Event** event, unsigned flags) {
   USABLE("cuEventCreate");
-  if ((flags & 1) == 0) misuse("an event that a thread would wait for without sleeping");
+  if ((flags & 1) == 0) misuse("cuEventCreate: without CU_EVENT_BLOCKING_SYNC, a thread would wait actively");
   *event = made(new Event{});
   (*event)->is_timed = (flags & 2) == 0;
   return kSuccess;
@@ -92,7 +92,8 @@ API cuEventElapsedTime(float* ms, Event* first, Event* second) {
   USABLE("cuEventElapsedTime");
   Event* begun = of_now<Event>(first, "cuEventElapsedTime");
   Event* ended = of_now<Event>(second, "cuEventElapsedTime");
-  if (!begun->is_timed || !ended->is_timed || !begun->is_done || !ended->is_done) misuse("cuEventElapsedTime: not yet");
+  if (!begun->is_timed || !ended->is_timed || !begun->is_done || !ended->is_done)
+    misuse("cuEventElapsedTime: an event is not timed or not done");
   *ms = static_cast<float>(1e3 * (ended->at_s - begun->at_s));
   return kSuccess;
 }

@@ -47,7 +47,7 @@ def test_reads_loops_and_usage(architecture: str) -> None:
     assert 8 <= code.usage.registers <= 255
 
 
-def test_spills_are_seen() -> None:
+def test_spills_are_detected() -> None:
     code = DeviceCode(cubin(SPILLING, "sm_80", "octet_spilling"))
     assert count(code.instructions, *SPILLS) > 0
     assert code.usage.stack_bytes > 0
@@ -59,5 +59,5 @@ def test_an_opcode_is_not_the_beginning_of_another() -> None:
     assert count(code.instructions, "ID") == 0
 
 
-def test_usage_of_older_cards() -> None:
+def test_usage_of_older_gpus() -> None:
     assert DeviceCode(cubin(SUM, "sm_61", "octet_sum")).usage.shared_bytes == 256

@@ -60,7 +60,7 @@ DEFECTS: dict[str, tuple[str, str]] = {
     "a block reads what another writes": ("out[at] = at; if (at < 64) out[128 + at] = out[at + 64];", "a race"),
     "some threads do not come to a barrier": (
         "if (thread < 60) __syncthreads(); out[at] = 1;",
-        r"stands still: thread \(0, 0, 0\) and 59 more waits at a barrier .* thread \(60, 0, 0\) and 3 more exited",
+        r"deadlock: thread \(0, 0, 0\) and 59 more waits at a barrier .* thread \(60, 0, 0\) and 3 more exited",
     ),
     "threads at different barriers": (
         "if (thread < 32) {\n __syncthreads();\n } else {\n __syncthreads();\n } out[at] = 1;",
@@ -70,16 +70,16 @@ DEFECTS: dict[str, tuple[str, str]] = {
         "uint32_t x[4] = {}; if (thread % 32 < 16) asm volatile("
         '"mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0,%1},{%2},{%3},{%0,%1};"'
         ': "+r"(x[0]), "+r"(x[1]) : "r"(x[2]), "r"(x[3])); out[at] = x[0];',
-        "stands still: .* mma; .* exited",
+        "deadlock: .* mma; .* exited",
     ),
-    "a mask without the caller": ("__syncwarp(1);", "which it is not in"),
-    "a mask of lanes that do not come": ("if (thread % 32 < 8) __syncwarp(0xffff);", "stands still"),
+    "a mask without the caller": ("__syncwarp(1);", "which does not contain its lane"),
+    "a mask of lanes that do not come": ("if (thread % 32 < 8) __syncwarp(0xffff);", "deadlock"),
     "a shuffle from outside the mask": (
         "if (thread % 32 < 8) out[at] = __shfl_sync(0xff, thread, 9);",
         "shuffles from lane 9, which is not in the mask",
     ),
     "past the end of an operand": ("out[at] = in[at + 250];", "reads 4 bytes at 0 bytes past the end of operand 0"),
-    "far from any operand": ("out[at] = in[at + (1 << 26)];", "reads 4 bytes at an address of nothing"),
+    "far from any operand": ("out[at] = in[at + (1 << 26)];", "reads 4 bytes at an address far from every operand"),
     "before an operand": ("out[(int)at - 1] = 0;", "writes 4 bytes at 4 bytes before operand 1"),
     "an operand of constants": ("((uint32_t*)in)[at] = 0;", "writes operand 0, a pointer to const"),
     "past the end of a shared array": (
@@ -96,10 +96,10 @@ DEFECTS: dict[str, tuple[str, str]] = {
         "past an array's end",
     ),
     "16 bytes from an address that is no multiple": ("out[at] = ((const uint4*)(in + 2))[thread].x;", "misaligned"),
-    "ldmatrix of a row that is no multiple of 16": (
+    "ldmatrix of a row that is not a multiple of 16": (
         "__shared__ uint4 tile[64]; uint32_t x; const uint32_t row = __cvta_generic_to_shared(tile + thread % 32) + 8;"
         'asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(row)); out[at] = x;',
-        "ldmatrix of a row at .* no multiple of 16",
+        "ldmatrix of a row at .* not a multiple of 16",
     ),
     "ldmatrix reads what another warp writes": (
         "__shared__ uint4 tile[64]; tile[thread] = make_uint4(0, 0, 0, 0); __syncwarp(); uint32_t x;"
@@ -108,7 +108,7 @@ DEFECTS: dict[str, tuple[str, str]] = {
         "reads byte .* a race",
     ),
     "an overflowing sum": ("out[at] = (int32_t)in[at] + 0x7fffffff;", "overflow of an addition"),
-    "a shift by the width": ("out[at] = in[at] << (in[32] + thread);", "a shift past the width"),
+    "a shift by the width": ("out[at] = in[at] << (in[32] + thread);", "a shift by more than the width"),
     "a real value past the integers": ("out[at] = (int32_t)(in[255] * 1e30f);", "past the integer's range"),
     "null": ("uint32_t* p = in[0] ? out : nullptr; *p = 1;", "a null pointer"),
 }
@@ -165,7 +165,7 @@ RIGHT: dict[str, tuple[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
 
 @pytest.mark.parametrize("kernel", RIGHT)
 @pytest.mark.parametrize("seed", [0, 1, 2, 99])
-def test_nothing_is_found_in_a_right_kernel_in_any_order(kernel: str, seed: int) -> None:
+def test_a_correct_kernel_has_no_fault_in_any_order(kernel: str, seed: int) -> None:
     body, expected = RIGHT[kernel]
     out = _launch(body, shared_bytes=64, seed=seed)
     np.testing.assert_array_equal(out[:64], expected(np.arange(64)))

@@ -64,13 +64,13 @@ def operands() -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     )
 
 
-def test_it_adds_the_product_of_matrices() -> None:
+def test_wgmma_adds_the_product_of_matrices() -> None:
     a, b = operands()
     np.testing.assert_array_equal(product(a, b), a.astype(np.int32) @ b.T.astype(np.int32) + 5)
 
 
-def test_what_the_asynchronous_proxy_does_not_see() -> None:
-    with pytest.raises(DeviceFault, match=r"without a fence\.proxy\.async"):
+def test_an_operand_without_a_proxy_fence_is_a_fault() -> None:
+    with pytest.raises(DeviceFault, match=r"without a fence\.proxy\.async after the write"):
         product(*operands(), publish="")
 
 

@@ -229,13 +229,13 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-def test_what_is_not_known_is_named(what: str) -> None:
+def test_the_error_names_an_unsupported_feature(what: str) -> None:
     body, words = UNKNOWN[what]
     with pytest.raises(UnknownDeviceCode, match=words):
         run("uint32_t* out", f"uint32_t a = 0; {body} out[0] = a;", np.zeros(1, np.uint32), threads=1)
 
 
-def test_code_of_other_capabilities_is_not_looked_at() -> None:
+def test_code_for_other_capabilities_is_ignored() -> None:
     body = '#if __CUDA_ARCH__ >= 900\n asm("wgmma.fence.sync.aligned;");\n#endif\n out[0] = __CUDA_ARCH__;'
     out = np.zeros(1, np.uint32)
     run("uint32_t* out", body, out, threads=1)

@@ -35,13 +35,13 @@ def test_the_program_and_the_machine_code(capsys: pytest.CaptureFixture[str]) ->
     assert "vpmaddwd" in printed
 
 
-def test_a_target_that_runs_nowhere_here_is_only_built(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_that_cannot_run_here_is_only_built(capsys: pytest.CaptureFixture[str]) -> None:
     pool = ["max_pool2d", "--input", "1,8,8,32", "--window", "2", "--strides", "2"]
     assert main([*pool, "--target", "cuda-sm_80"]) == 0
     assert "not run" in capsys.readouterr().out
 
 
-def test_what_a_mode_does_not_compute_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_that_the_mode_does_not_define_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conv2d", *_IMAGE, "--mode", QNNPACK]) == 2
     assert capsys.readouterr().err.startswith("conv2d 1x6x5x16: ")
 
