@@ -154,12 +154,12 @@ def test_another_release_is_refused_with_its_versions_and_what_to_do(what: str, 
     assert "compile the model again with this release" in text
 
 
-def test_something_is_kept() -> None:
+def test_the_artifacts_of_every_plan_version_are_there() -> None:
     assert [path.stem for path in KEPT] == ["plan1"]
 
 
 @_RUNNABLE
-def test_python_gets_the_same_bits(artifact: Path) -> None:
+def test_the_artifact_gives_the_same_bits_in_python(artifact: Path) -> None:
     cases = np.load(FOLDER / f"{artifact.name}.npz")
     model = runtime.load(artifact)
     answers = np.stack([model(given) for given in cases["inputs"]])
@@ -168,7 +168,7 @@ def test_python_gets_the_same_bits(artifact: Path) -> None:
 
 
 @_RUNNABLE
-def test_c_gets_the_same_bits(artifact: Path) -> None:
+def test_the_artifact_gives_the_same_bits_in_c(artifact: Path) -> None:
     """Loads the artifact with octet_load, which reads the folder itself."""
     cases = np.load(FOLDER / f"{artifact.name}.npz")
     instance = NativeModel.load(artifact).instance()
@@ -181,7 +181,7 @@ def test_c_gets_the_same_bits(artifact: Path) -> None:
 
 
 @_RUNNABLE
-def test_a_server_takes_it(artifact: Path) -> None:
+def test_a_server_accepts_the_artifact(artifact: Path) -> None:
     push_to_server(artifact)
     assert digest_in(OciLayout.open(artifact / "store"))
 

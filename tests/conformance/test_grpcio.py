@@ -73,27 +73,27 @@ async def trailers(call: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-async def test_an_answer_is_compressed_for_who_asks(relayed: Relay, coding: str) -> None:
+async def test_a_response_is_compressed_for_a_client_that_accepts_a_coding(relayed: Relay, coding: str) -> None:
     async with insecure_channel(relayed.address) as channel:
         answer = pb.ModelInferResponse.FromString(await infer(channel, "large", accept_encoding=coding))
     assert answer.raw_output_contents[0] == bytes(LARGE)
     assert len(relayed.answered) < LARGE / 10
 
 
-async def test_it_is_not_for_who_does_not_ask(relayed: Relay) -> None:
+async def test_a_response_is_not_compressed_for_a_client_that_accepts_no_coding(relayed: Relay) -> None:
     async with insecure_channel(relayed.address) as channel:
         for metadata in ({}, {"accept_encoding": "identity"}, {"accept_encoding": "gzip;q=0"}):
             await infer(channel, "large", **metadata)
     assert len(relayed.answered) > 3 * LARGE
 
 
-async def test_a_short_answer_is_sent_as_it_is(relayed: Relay) -> None:
+async def test_a_short_response_is_not_compressed(relayed: Relay) -> None:
     async with insecure_channel(relayed.address) as channel:
         await infer(channel, "small", accept_encoding="gzip")
     assert bytes(SMALL) in relayed.answered
 
 
-async def test_of_a_stream_what_is_worth_it_is_compressed(relayed: Relay) -> None:
+async def test_only_the_large_messages_of_a_stream_are_compressed(relayed: Relay) -> None:
     async with insecure_channel(relayed.address) as channel:
         call = stream(channel, ("small", "large", "small", "large"), accept_encoding="gzip")
         answers = [pb.ModelStreamInferResponse.FromString(each) async for each in call]
@@ -103,7 +103,7 @@ async def test_of_a_stream_what_is_worth_it_is_compressed(relayed: Relay) -> Non
     assert len(relayed.answered) < LARGE / 10
 
 
-async def test_the_timings_are_a_trailer(plane: DataPlane) -> None:
+async def test_the_timings_are_sent_in_a_trailer(plane: DataPlane) -> None:
     async with insecure_channel(plane.grpc) as channel:
         timing = (await trailers(infer(channel, "small")))["server-timing"]
     names, durations = zip(*re.findall(r"(\w+);dur=([\d.]+)", timing), strict=True)
@@ -112,7 +112,7 @@ async def test_the_timings_are_a_trailer(plane: DataPlane) -> None:
     assert 0 < run <= queue + batch + run <= total
 
 
-async def test_the_id_of_a_call_comes_back_whatever_becomes_of_it(plane: DataPlane) -> None:
+async def test_the_id_of_a_call_is_returned_even_if_the_call_fails(plane: DataPlane) -> None:
     async with insecure_channel(plane.grpc) as channel:
         ready = _method(channel, "ServerReady")(b"", metadata=_pairs({"x-request-id": "r.1"}))
         assert (await trailers(infer(channel, "small", x_request_id="r.1")))["x-request-id"] == "r.1"
@@ -127,7 +127,7 @@ async def test_the_id_of_a_call_comes_back_whatever_becomes_of_it(plane: DataPla
 
 
 @pytest.mark.parametrize("given", ["", "two words", "x" * 129])
-async def test_who_has_no_id_is_given_one(plane: DataPlane, given: str) -> None:
+async def test_a_call_without_a_valid_id_is_given_one(plane: DataPlane, given: str) -> None:
     async with insecure_channel(plane.grpc) as channel:
         found = [(await trailers(infer(channel, "small", x_request_id=given)))["x-request-id"] for _ in range(2)]
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in found)

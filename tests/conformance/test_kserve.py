@@ -22,7 +22,7 @@ COLUMNS = (np.arange(64, dtype=np.int32) * 4 % 256).reshape(8, 8).sum(axis=0).to
 
 @pytest.mark.slow  # the SDK takes ten seconds to import
 @pytest.mark.skipif(not PYTHON.exists(), reason=f"NOT TESTED, since there is no kserve at {PYTHON}: pip install kserve")
-def test_what_the_sdk_sees() -> None:
+def test_the_sdk_gets_the_status_and_correct_outputs() -> None:
     plane = DataPlane(sample_tables())
     with serving(plane) as address:
         done = subprocess.run(

@@ -81,7 +81,9 @@ def statistics(served: Served) -> dict[str, Any]:
     ],
     ids=["concurrency", "asynchronous", "request_rate", "batch", "count"],
 )
-def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], loads: int, tmp_path: Path) -> None:
+def test_perf_analyzer_measures_the_server(
+    served: Served, protocol: str, options: tuple[str, ...], loads: int, tmp_path: Path
+) -> None:
     before = statistics(served)
     rows = analyzed(served, protocol, tmp_path, *options)
     assert len(rows) == loads
@@ -106,14 +108,18 @@ def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], lo
     ],
     ids=["json", "binary_to_json", "streaming", "gzip", "deflate"],
 )
-def test_each_form_of_a_request(served: Served, protocol: str, options: tuple[str, ...], tmp_path: Path) -> None:
+def test_perf_analyzer_sends_each_form_of_a_request(
+    served: Served, protocol: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
     (row,) = analyzed(served, protocol, tmp_path, *options)
     assert float(row["Inferences/Second"]) > 0
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("are_right", [True, False])
-def test_it_checks_the_answers(served: Served, protocol: str, are_right: bool, tmp_path: Path) -> None:
+def test_perf_analyzer_accepts_only_the_expected_outputs(
+    served: Served, protocol: str, are_right: bool, tmp_path: Path
+) -> None:
     answers = expected(UINT8) if are_right else 255 - expected(UINT8)
     pictures = [np.asarray(Image.open(picture).convert("L")).reshape(-1).tolist() for picture in PICTURES]
     (tensor,) = served.client.get("/v2/models/digits").json()["inputs"]

@@ -112,7 +112,7 @@ def test_a_transposed_convolution_of_mediapipe(same: bool, kernel: tuple[int, in
     (actual,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), [x])
     np.testing.assert_allclose(actual, expected, RELATIVE, 2e-6)
     declared = import_model(_transposed(weights, bias, same, strides, (*expected.shape[:3], 3)))
-    assert declared.signature.outputs[0].shape == expected.shape, "as the kernel computes it"
+    assert declared.signature.outputs[0].shape == expected.shape, "the shape follows from the kernel, not from the file"
 
 
 def test_an_average_of_a_large_image_is_a_mean() -> None:

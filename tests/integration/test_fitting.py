@@ -128,7 +128,7 @@ def test_adaptive_rounding_reduces_the_error_of_every_channel(
         real, fitted = layers_alone(file, calibration.quantize(Options(fit=fit)).file)
         errors[fit] = ((fitted - real).astype(np.float64) ** 2).sum(axis=(0, 1, 3, 4))
     nearest, least = errors[NEAREST], errors[rounded]
-    assert (least <= nearest * (1 + 1e-4)).all(), "except for the rounding of float32"
+    assert (least <= nearest * (1 + 1e-4)).all(), "the error may be larger only by the rounding of float32"
     assert least.sum() < share * nearest.sum()
 
 

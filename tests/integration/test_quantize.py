@@ -168,7 +168,7 @@ def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes
     if name.endswith("svg"):
         curve = report["sensitivity"]["curve"]
         assert {bool(point["wide"]) for point in curve} == {True, False}
-        assert drawn.count(b"<circle") == len(curve) + 2, "two more for float and 16x8 in the legend"
+        assert drawn.count(b"<circle") == len(curve) + 2, "one circle for each point, and two in the legend"
 
 
 def test_a_curve_in_an_unknown_format_is_rejected(model: Path, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_some_of_the_raised_layers_use_bfloat16(model: Path, tmp_path: Path) -> 
     assert report["bfloat16"]
     chosen = next(each for each in report["sensitivity"]["curve"] if each["bfloat16"] == report["bfloat16"])
     assert chosen["kept"] == report["kept"]
-    assert report["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as the search measured it"
+    assert report["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "the search measured it too"
     casts = [node for node in Document((tmp_path / "q.onnx").read_bytes()).nodes if node.op_type == "Cast"]
     assert len(casts) >= 3 * len(report["bfloat16"]), "two casts of the input and one of the weights of each"
     assert "in bfloat16" in (tmp_path / "curve.svg").read_text()
@@ -245,7 +245,7 @@ def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: lis
     assert status == 0, report
     assert len(report["layers"]) == 3
     assert report["output"] == str(tmp_path / f"dense.int{4 if '4' in flavour else 8}.onnx"), (
-        "by the bits of its weights"
+        "the name contains the number of bits of the weights"
     )
     file = Path(report["output"]).read_bytes()
     size = len(dense_network())

@@ -1,4 +1,4 @@
-"""Servers with keys."""
+"""Sends API keys to servers in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison that tests of canonical forms make."""
+"""Compares the canonical form of a module with the oracle."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Cluster:
         process = self._process([*command, "--port", "0"], settings)
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line, "it ended while it started"
+        assert line, "the process ended while it started"
         ready = json.loads(line)
         assert "url" in ready, ready
         served = Served(process, ready["url"], ready["grpc"])

@@ -1,11 +1,10 @@
 """`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S` starts clients that send pictures of digits until
 standard input ends.
 
-Half of the clients use HTTP, half gRPC; $KEY is the API key. It prints one line when every client has received a
-response. A line of the input begins a phase of that name; the first phase is `steady`. At the end it prints an object
-with all
-phases: the number of requests by outcome, and the latencies of the correct responses. A request is `lost` if its
-connection broke, `refused` if the status was not 200, and `not accepted` if nothing listened.
+Half of the clients use HTTP, half gRPC; $KEY is the API key. The program prints one line when every client has received
+a response. A line of the input begins a phase of that name; the first phase is `steady`. At the end, the program prints
+an object with all phases: the number of requests by outcome, and the latencies of the correct responses. A request is
+`lost` if its connection broke, `refused` if the status was not 200, and `not accepted` if nothing listened.
 """
 
 from __future__ import annotations

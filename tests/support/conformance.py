@@ -1,4 +1,4 @@
-"""The comparison that conformance tests of the importer make."""
+"""Compares imported TFLite models with LiteRT, for conformance tests."""
 
 from __future__ import annotations
 

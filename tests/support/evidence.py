@@ -70,7 +70,7 @@ class Noted:
     Attributes:
         operators: (operator, framework, numerics) -> the comparisons of models that contain the operator.
         schemes: (weights, activations, framework, target) -> the comparisons of compiled models.
-        accuracies: (model, framework, numerics) -> a row of the third table.
+        accuracies: (model, framework, numerics) -> the row of the table of accuracies.
     """
 
     operators: dict[tuple[str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))

@@ -1,4 +1,4 @@
-"""Exported programs to import."""
+"""Imports and evaluates exported programs that tests write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers with fused scales."""
+"""Compares fused scales of layers with the oracle (`service.compiler.kernels.arithmetic.fused`)."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class ControlledPlane:
         status = self.process.poll()
         self.process.kill()
         self.process.wait()
-        assert status is None, "it ended before it was told to"
+        assert status is None, "the data plane ended before the test stopped it"
 
     def say(self, message: Mapping[str, Any], data: bytes = b"") -> None:
         self._link.sendall(frame(message, data))
@@ -124,7 +124,7 @@ class ControlledPlane:
                 if message["type"] == kind:
                     return message
             data, descriptors, _, _ = socket.recv_fds(self._link, 1 << 16, 8)
-            assert data, "the data plane is gone"
+            assert data, "the data plane ended"
             for each in descriptors:
                 self.connections.append(socket.socket(fileno=each))
                 self.connections[-1].settimeout(_PATIENCE_S)

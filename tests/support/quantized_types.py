@@ -1,4 +1,4 @@
-"""Strategies for quantized types."""
+"""Hypothesis strategies for the blocks of quantized types."""
 
 from __future__ import annotations
 

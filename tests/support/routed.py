@@ -244,7 +244,9 @@ def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Itera
         thread.start()
         try:
             yield made
-            assert made.is_told_to_end or made.router.process.poll() is None, "the router ended before it was told to"
+            assert made.is_told_to_end or made.router.process.poll() is None, (
+                "the router ended before the test stopped it"
+            )
         finally:
             for each in made.workers:
                 each.kill()

@@ -1,4 +1,4 @@
-"""A layer whose simulated form is tested."""
+"""Models of one layer, for tests of their simulated form."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_the_serving_process_loads_no_compiler(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", _WITHOUT_TVM)
-def test_what_only_starts_others_loads_no_tvm(module: str) -> None:
+def test_processes_that_only_start_others_load_no_tvm(module: str) -> None:
     loaded, _ = _after_importing(module)
     assert not {"tvm", "tvm_ffi"} & loaded
 
@@ -80,7 +80,7 @@ def serving() -> set[str]:
 
 
 @pytest.mark.parametrize("module", _NEEDED_LATER)
-def test_the_serving_process_loads_what_few_need_where_it_is_needed(serving: set[str], module: str) -> None:
+def test_the_serving_process_loads_rarely_needed_modules_on_demand(serving: set[str], module: str) -> None:
     assert module not in serving
 
 
@@ -99,7 +99,7 @@ def _after_importing(module: str) -> tuple[set[str], str]:
     return set(modules.split()), libraries
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_imports_have_no_cycles() -> None:
     """Imports in functions and for type checkers count too, because they also make two modules depend on each other."""
     graph = grimp.build_graph("service", cache_dir=None)
     circles = [

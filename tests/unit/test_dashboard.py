@@ -90,12 +90,12 @@ def targets() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("target", [*targets()])
-def test_a_query_of_the_dashboard_finds_what_it_asks_for(target: dict[str, str], page: Page) -> None:
+def test_a_query_of_the_dashboard_finds_existing_metrics(target: dict[str, str], page: Page) -> None:
     check(target["expr"], page, target["legendFormat"])
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in ALERTS])
-def test_an_alert_watches_what_is_there(rule: dict[str, Any], page: Page) -> None:
+def test_an_alert_uses_existing_metrics(rule: dict[str, Any], page: Page) -> None:
     check(rule["expr"], page, rule["annotations"]["summary"])
     assert rule["labels"]["severity"] in ("warning", "critical")
 
@@ -111,12 +111,12 @@ def test_an_alert_watches_what_is_there(rule: dict[str, Any], page: Page) -> Non
         "histogram_quantile(0.5, sum by (le) (rate(octet_request_duration_seconds_sum[5m])))",
     ],
 )
-def test_what_is_not_there_would_be_found(query: str, page: Page) -> None:
+def test_the_check_finds_missing_metrics_and_labels(query: str, page: Page) -> None:
     with pytest.raises(AssertionError):
         check(query, page)
 
 
-def test_every_metric_of_the_conventions_is_there_with_its_labels(page: Page) -> None:
+def test_every_documented_metric_exists_with_its_labels(page: Page) -> None:
     of_model = {"model", "version", "target"}
     wanted = {
         "octet_request_duration_seconds_bucket": {*of_model, "protocol", "code", "le"},
@@ -140,7 +140,7 @@ def test_every_metric_of_the_conventions_is_there_with_its_labels(page: Page) ->
     assert found == wanted
 
 
-def test_every_metric_of_ours_is_shown(page: Page) -> None:
+def test_every_metric_is_on_the_dashboard(page: Page) -> None:
     shown = {
         re.sub("_(bucket|sum|count)$", "", selector.metric)
         for panel in PANELS

@@ -25,7 +25,7 @@ def test_every_image_is_a_stage_of_the_dockerfile(service: dict[str, Any]) -> No
     assert stages()[service["build"]["target"]].entrypoint == ("octet",)
 
 
-def test_every_command_is_one(service: dict[str, Any]) -> None:
+def test_every_command_exists(service: dict[str, Any]) -> None:
     name, arguments = "octet", list(service["command"])
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands"):
@@ -34,7 +34,7 @@ def test_every_command_is_one(service: dict[str, Any]) -> None:
     command.make_context(name, arguments)  # raises if an argument is not known
 
 
-def test_who_has_a_port_is_asked_for_its_health_by_a_command() -> None:
+def test_each_service_with_a_port_has_a_health_check() -> None:
     for stage in stages().values():
         assert stage.healthcheck == (("octet", "health") if stage.ports else ())
     command: Any = typer.main.get_command(app)
@@ -51,7 +51,7 @@ def test_every_variable_is_a_setting(service: dict[str, Any], monkeypatch: pytes
     load_settings()  # raises if a value has the wrong type
 
 
-def test_all_write_to_one_volume_alone(service: dict[str, Any]) -> None:
+def test_all_services_write_only_to_the_shared_volume(service: dict[str, Any]) -> None:
     stage = stages()[service["build"]["target"]]
     assert service["read_only"] is True
     assert service["volumes"] == ["data:/data"]
@@ -59,7 +59,7 @@ def test_all_write_to_one_volume_alone(service: dict[str, Any]) -> None:
     assert [*compose()["volumes"]] == ["data"]
 
 
-def test_published_ports_are_those_that_are_listened_on_and_open_to_this_machine_alone(service: dict[str, Any]) -> None:
+def test_published_ports_are_used_and_open_only_to_this_machine(service: dict[str, Any]) -> None:
     stage = stages()[service["build"]["target"]]
     for port in service.get("ports", []):
         address, _, inner = port.split(":")
@@ -72,21 +72,21 @@ def test_no_two_services_publish_the_same_port() -> None:
     assert len(outer) == len(set(outer)) == 2
 
 
-def test_who_compiles_for_strangers_reaches_no_network() -> None:
+def test_the_compile_worker_has_no_network() -> None:
     compiling = [service for service in SERVICES.values() if "--no-compile" not in service["command"]]
     assert [service["network_mode"] for service in compiling] == ["none"]
 
 
-def test_nothing_keeps_a_privilege(service: dict[str, Any]) -> None:
+def test_no_service_has_privileges(service: dict[str, Any]) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert "privileged" not in service
 
 
-def test_a_server_is_left_the_time_to_drain(service: dict[str, Any]) -> None:
+def test_a_server_gets_enough_time_to_drain(service: dict[str, Any]) -> None:
     assert int(service["stop_grace_period"].removesuffix("s")) > load_settings().grace_s
 
 
-def test_a_container_that_ends_is_started_again(service: dict[str, Any]) -> None:
+def test_a_container_that_ends_is_restarted(service: dict[str, Any]) -> None:
     assert service["restart"] == "unless-stopped"
     assert service["init"] is True  # if the main process is killed, all other processes end with it

@@ -28,41 +28,41 @@ def unit() -> configparser.ConfigParser:
     return parser
 
 
-def test_its_command_is_one(unit: configparser.ConfigParser) -> None:
+def test_the_command_of_the_unit_exists(unit: configparser.ConfigParser) -> None:
     program, name, *arguments = shlex.split(unit["Service"]["ExecStart"])
     command: Any = typer.main.get_command(app)
     assert Path(program).name == "octet"
     command.commands[name].make_context(name, arguments)  # raises if an argument is not known
 
 
-def test_its_variables_are_settings(unit: configparser.ConfigParser) -> None:
+def test_the_variables_of_the_unit_are_settings(unit: configparser.ConfigParser) -> None:
     names = {pair.split("=")[0] for pair in unit["Service"]["Environment"].split()}
     assert {name.removeprefix("OCTET_").lower() for name in names} <= Settings.model_fields.keys()
 
 
-def test_it_is_started_again_without_end_unless_a_setting_is_wrong(unit: configparser.ConfigParser) -> None:
+def test_the_unit_always_restarts_unless_a_setting_is_invalid(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["Restart"] == "always"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
     wrong = subprocess.run([sys.executable, "-m", "service.cli", "serve", "--port", "many"], stderr=subprocess.PIPE)
     assert str(wrong.returncode) == unit["Service"]["RestartPreventExitStatus"]
 
 
-def test_what_a_killed_one_leaves_is_killed_and_who_is_told_to_stop_may_drain(unit: configparser.ConfigParser) -> None:
+def test_remaining_processes_are_killed_and_a_stopped_server_may_drain(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["KillMode"] == "mixed"
     assert int(unit["Service"]["TimeoutStopSec"]) > load_settings().grace_s + 10  # the supervisor waits so long
 
 
-def test_systemd_watches_it_as_long_as_it_may_be_without_a_sign_of_life(unit: configparser.ConfigParser) -> None:
+def test_systemds_watchdog_waits_longer_than_octets_own(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["Type"] == "notify"
     assert int(unit["Service"]["WatchdogSec"]) > load_settings().watchdog_s
 
 
-def test_it_writes_where_its_data_lies(unit: configparser.ConfigParser) -> None:
+def test_the_data_folder_is_the_units_state_directory(unit: configparser.ConfigParser) -> None:
     variables = dict(pair.split("=") for pair in unit["Service"]["Environment"].split())
     assert variables["OCTET_DATA_DIR"] == f"/var/lib/{unit['Service']['StateDirectory']}"
 
 
-def test_the_sandbox_is_left_what_it_needs(unit: configparser.ConfigParser) -> None:
+def test_the_unit_does_not_forbid_what_the_sandbox_needs(unit: configparser.ConfigParser) -> None:
     """These options would forbid landlock(7), unshare(2), and making memory executable, which compiled code needs."""
     assert not {"SystemCallFilter", "RestrictNamespaces", "MemoryDenyWriteExecute"} & unit["Service"].keys()
 

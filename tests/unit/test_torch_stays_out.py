@@ -66,7 +66,7 @@ def test_a_zygote_does_not_import_it(torch: Path) -> None:
 
 
 @pytest.mark.parametrize(("role", "imports"), [("verify", False), ("reference", True)])
-def test_only_the_child_that_asks_it_imports_it(role: str, imports: bool, torch: Path, tmp_path: Path) -> None:
+def test_only_the_child_that_runs_pytorch_imports_it(role: str, imports: bool, torch: Path, tmp_path: Path) -> None:
     roles = tmp_path / "roles.py"
     roles.write_text(_ROLES.format(role=role))
     access = Access(readable=(torch, roles), writable=(torch / "torch",))

@@ -1,4 +1,4 @@
-"""Tests of deleting models on the page. If a model shares another's build, the page says so."""
+"""Tests of deleting models on the page. The page lists, for each build, the models that share it."""
 
 from __future__ import annotations
 

@@ -97,10 +97,11 @@ def showing(browser: Browser, served: Served, build: dict[str, Any], report: dic
 
 @dataclass(frozen=True)
 class _Shown:
-    """
+    """A page that shows what a quantization costs.
+
     Attributes:
-        cost: the part of the page.
-        asked: the requests for other quantizations that it has sent.
+        cost: the section of the page.
+        asked: the URLs of the requests for other quantizations that the page has sent.
     """
 
     cost: Locator

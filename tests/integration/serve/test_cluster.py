@@ -174,7 +174,7 @@ def test_a_model_without_a_suitable_pool_has_a_reason(members: Members) -> None:
     answer = members.api.client.post("/v2/models/elsewhere/infer", json={"inputs": []})
     assert (answer.status_code, "is being built (queued)" in answer.text) == (503, True), answer.text
     assert members.api.client.post("/v2/models/nowhere/infer", json={"inputs": []}).status_code == 404
-    assert members.api.build(build["id"])["state"] == "queued", "no compile worker is for this target"
+    assert members.api.build(build["id"])["state"] == "queued", "no compile worker builds for this target"
 
 
 def test_a_new_worker_loads_the_models_of_its_pool_before_it_is_ready(members: Members) -> None:

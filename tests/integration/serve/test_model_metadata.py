@@ -89,7 +89,9 @@ def test_a_picture_is_normalized_according_to_the_file(served: Served, tmp_path:
         served.client.get("/api/v1/models/dim").json()["versions"][0]["facts"]["signature"]["inputs"][0]
     )
     tensor = decode(PICTURE, spec, ModelMetadata(mean=(90 / 255,), std=(0.5,)))
-    assert not np.array_equal(tensor, decode(PICTURE, spec)), "otherwise the test would show nothing"
+    assert not np.array_equal(tensor, decode(PICTURE, spec)), (
+        "the normalization changes nothing, so the test would prove nothing"
+    )
     entry = {"datatype": spec.datatype, "shape": list(spec.shape)}
     assert of_picture(served, "dim") == answer(served, "dim", entry, {}, tensor.tobytes())
 
@@ -99,14 +101,14 @@ def test_pushed_metadata_overrides_the_file(served: Served, tmp_path: Path) -> N
     labels.write_text("".join(f"mine: {digit}\n" for digit in range(10)))
     push(served, labelled(tmp_path, "mine"), "--labels", labels)
     assert best(served, "mine")[0] == "mine: 7"
-    assert described(served, "mine")["parameters"]["mean"] == [0.5], "not set by the push, so it is the one of the file"
+    assert described(served, "mine")["parameters"]["mean"] == [0.5], "the push sets no mean, so the file's mean counts"
 
 
 def test_a_file_with_damaged_labels_is_served_without_them(served: Served, tmp_path: Path) -> None:
     path = labelled(tmp_path, "damaged")
     path.write_bytes(path.read_bytes()[:-20])
     push(served, path)
-    assert of_picture(served, "damaged", classification=1)[0].count(":") == 1, "a score and a class, and no label"
+    assert of_picture(served, "damaged", classification=1)[0].count(":") == 1, "only a score and a class"
     build = served.client.get("/api/v1/builds", params={"model": "damaged"}).json()["builds"][0]["id"]
     assert "labels in the file's metadata cannot be used" in served.client.get(f"/api/v1/builds/{build}/log").text
     (version,) = served.client.get("/api/v1/models/damaged").json()["versions"]

@@ -98,7 +98,7 @@ def test_the_verification_of_a_killed_worker_is_finished_by_another(members: Mem
     eventually(lambda: members.found(artifact).state is VerificationState.RUNNING)
     first = members.found(artifact)
     os.kill(pid, signal.SIGKILL)
-    assert members.found(artifact) == first, "it had ended before it was killed"
+    assert members.found(artifact) == first, "the verification ended before the worker was killed"
     eventually(lambda: members.found(artifact).state.is_final, WORK_TIMEOUT_S)
     found = members.found(artifact)
     assert (found.state, found.attempt) == (VerificationState.PASSED, 2)

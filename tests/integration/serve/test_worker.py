@@ -35,7 +35,7 @@ def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Pat
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         server, worker = served.data_plane(), served.compile_worker()
         every = [worker, *children_of(worker)]
-        assert len(every) > 1, "the zygote"
+        assert len(every) > 1, "the compile worker has no zygote"
         assert [os.getpriority(os.PRIO_PROCESS, each) for each in every] == [7] * len(every)
         assert os.getpriority(os.PRIO_PROCESS, server) == os.getpriority(os.PRIO_PROCESS, 0)
         assert {os.getsid(each) for each in every} == {os.getsid(server)}

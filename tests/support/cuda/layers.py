@@ -1,4 +1,4 @@
-"""Layers of fixed sizes. NumPy computes the expected outputs. They are for tests of tiles rather than of formulas."""
+"""Layers of fixed sizes, for tests of tiles rather than of formulas. NumPy computes their expected outputs."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from benchmarks.quantization.records import Record, Row
 from tests.support.shared_data import require_shared_data
 
 
-def test_the_error_of_a_share_is_a_binomial_s_where_inputs_count_alike() -> None:
+def test_the_error_of_a_share_is_binomial_if_inputs_have_equal_weight() -> None:
     counted = each([True] * 30 + [False] * 10)
     assert counted.share == 0.75
     assert counted.error == pytest.approx((0.75 * 0.25 / 40) ** 0.5)
 
 
-def test_a_difference_on_the_same_inputs_has_the_error_of_those_that_differ() -> None:
+def test_the_error_of_a_difference_depends_only_on_inputs_that_differ() -> None:
     first, second = each([True, True, True, False] * 10), each([True, True, False, False] * 10)
     more, error = first.more(second)
     assert more == pytest.approx(0.25)
@@ -30,7 +30,7 @@ def test_a_difference_on_the_same_inputs_has_the_error_of_those_that_differ() ->
     assert first.more(first) == (0, 0)
 
 
-def test_lines_weigh_by_their_characters() -> None:
+def test_the_weight_of_a_line_is_its_number_of_characters() -> None:
     assert Counted(np.array([10, 0]), np.array([10, 30])).share == 0.25
 
 
@@ -40,7 +40,7 @@ def test_two_empty_masks_overlap_entirely() -> None:
     assert overlap(masks, others).right.tolist() == [1, 0, 1 / 3]
 
 
-def test_a_rotated_point_is_where_the_picture_s_dot_is() -> None:
+def test_points_are_rotated_like_pictures() -> None:
     dot = Image.new("L", (320, 48))
     dot.paste(255, (30, 10, 33, 13))
     turned = np.asarray(dot.rotate(7, Image.Resampling.BILINEAR), float)
@@ -49,7 +49,7 @@ def test_a_rotated_point_is_where_the_picture_s_dot_is() -> None:
     np.testing.assert_allclose(rotated[0], (x + 0.5, y + 0.5), atol=0.1)
 
 
-def test_the_ink_of_a_page_lies_in_its_lines_boxes() -> None:
+def test_the_text_of_a_page_is_inside_its_boxes() -> None:
     images, lines = text.pages(2, 4)
     for image, boxes in zip(images, lines, strict=True):
         gray = image.mean(axis=0)
@@ -59,7 +59,7 @@ def test_the_ink_of_a_page_lies_in_its_lines_boxes() -> None:
         assert min(inside) > 2 * max(above)
 
 
-def test_lines_are_what_hangs_together() -> None:
+def test_each_connected_part_is_a_box() -> None:
     mask = np.zeros((40, 60), bool)
     mask[5:11, 10:40], mask[20:26, 10:25], mask[20:26, 30:45], mask[35, 5] = True, True, True, True
     found = text.boxes(mask)
@@ -67,10 +67,10 @@ def test_lines_are_what_hangs_together() -> None:
     assert sorted(found[:, 0].tolist()) == [10 - 3.75, 10 - 90 * 1.5 / 42, 30 - 90 * 1.5 / 42]
     near = np.array([[7.0, 2.0, 44.0, 15.0], [8.0, 17.0, 60.0, 29.0]])  # the second box is found in two parts
     assert text.matched(found, near) == 1
-    assert text.matched(near[[0, 0]], near) == 1, "each is found once"
+    assert text.matched(near[[0, 0]], near) == 1, "each box counts only once"
 
 
-def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_box_of_a_face_contains_the_face(monkeypatch: pytest.MonkeyPatch) -> None:
     """The portrait is black except for the face, which is white."""
     require_shared_data()
     portrait = Image.new("RGB", (512, 600))
@@ -82,7 +82,7 @@ def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.
         assert scene[top + 1 : bottom - 1, left + 1 : right - 1].min() > 0.9
 
 
-def test_anchors_are_the_detector_s() -> None:
+def test_anchors_equal_those_of_the_detector() -> None:
     positions = faces.anchors(faces.OF_FACES)
     assert positions.shape == (896, 2)
     assert positions[:3].tolist() == [[1 / 32, 1 / 32], [1 / 32, 1 / 32], [3 / 32, 1 / 32]]
@@ -98,7 +98,7 @@ def _record(**rows: Counted) -> Record:
     return Record("Digits", "Small.", (*made, *failed), "right", "same class as float", said="Equal.")
 
 
-def test_the_page_sets_our_default_beside_the_best_other() -> None:
+def test_the_page_compares_octets_default_with_the_best_other_default() -> None:
     record = _record(float=each([1, 1, 1, 1]), ours=each([1, 1, 1, 0]), theirs=each([1, 1, 0, 0]))
     written = page([record, Record("Voice", "A network.", refused="LSTM is not compiled")], ["## Another\n\ntext"])
     (row,) = (line for line in written.splitlines() if line.startswith("| Digits"))
@@ -108,7 +108,7 @@ def test_the_page_sets_our_default_beside_the_best_other() -> None:
     assert written.index("## Another") < written.index("## Digits")
 
 
-def test_sections_that_nothing_takes_the_place_of_stay() -> None:
+def test_sections_without_a_replacement_stay() -> None:
     before = "# Costs\n\nHow.\n\n## Digits\n\nold digits\n\n## Another network\n\nold\n"
     record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
     written = page([record], [], before)
@@ -127,7 +127,7 @@ def test_rows_of_networks_without_results_stay() -> None:
     assert rows == ["| Another network", f"| {record.title}"]
 
 
-def test_records_are_read_as_they_were_written() -> None:
+def test_records_survive_a_round_trip() -> None:
     record = _record(float=each([1, 0]), ours=each([1, 1]), theirs=each([0, 0]))
     read = Record.from_json(record.to_json())
     assert read.rows[1].name == DEFAULT

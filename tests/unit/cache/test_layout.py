@@ -41,7 +41,7 @@ def test_a_new_layout_follows_the_specification(layout: OciLayout) -> None:
     }
 
 
-def test_a_manifest_comes_back_as_it_was_put(layout: OciLayout) -> None:
+def test_a_manifest_survives_a_round_trip(layout: OciLayout) -> None:
     descriptor = put_artifact(layout)
     manifest = layout.manifest(descriptor.digest)
     assert manifest.artifact_type == ARTIFACT

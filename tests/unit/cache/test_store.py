@@ -49,7 +49,7 @@ def test_an_absent_blob_is_not_found(store: BlobStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["sha256:../../../etc/passwd", "../oci-layout", "", "sha256:" + "A" * 64])
-def test_what_is_not_a_digest_is_never_looked_up(store: BlobStore, name: str) -> None:
+def test_invalid_digests_are_never_looked_up(store: BlobStore, name: str) -> None:
     for question in (store.exists, store.read, store.path, store.size_bytes, store.renew, store.age_s, store.delete):
         with pytest.raises(InvalidInput):
             question(Digest(name))

@@ -135,7 +135,7 @@ def test_quantizing_fails_early_if_its_result_cannot_be_written(option: str, tmp
 
 
 @pytest.mark.parametrize("command", REMOTE)
-def test_without_a_server_a_command_fails_and_says_how_to_start_one(command: str, nowhere: str) -> None:
+def test_without_a_server_a_command_fails_with_a_hint_how_to_start_one(command: str, nowhere: str) -> None:
     result = octet(command)
     assert result.exit_code == 1
     assert result.stdout == ""

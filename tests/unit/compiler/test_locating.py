@@ -9,13 +9,13 @@ from service.compiler.qnn.types import InvalidQuantizedType
 from service.core.errors import InternalError, Unsupported, UnsupportedOperator
 
 
-def test_an_error_of_ours_gets_the_operator_and_the_tensor() -> None:
+def test_an_octet_error_gets_the_operator_and_the_tensor() -> None:
     with pytest.raises(Unsupported, match="too large") as caught, located("qnn.add", "Add_3_y"):
         raise Unsupported("too large")
     assert (caught.value.op, caught.value.tensor) == ("qnn.add", "Add_3_y")
 
 
-def test_an_error_that_names_its_place_keeps_it() -> None:
+def test_an_error_that_names_an_operator_keeps_it() -> None:
     with pytest.raises(Unsupported) as caught, located("qnn.add", "Add_3_y"):
         raise Unsupported("too large", op="Conv #1", tensor="x")
     assert (caught.value.op, caught.value.tensor) == ("Conv #1", "x")
@@ -30,12 +30,12 @@ def test_any_other_exception_is_a_defect_of_octet(error: Exception) -> None:
     assert caught.value.__cause__ is error
 
 
-def test_a_kernel_that_declines_is_no_error() -> None:
+def test_a_kernel_that_declines_is_not_an_error() -> None:
     with pytest.raises(Declined), located("qnn.add", "Add_3_y"):
         raise Declined("no kernel")
 
 
-def test_memory_that_runs_out_is_no_defect() -> None:
+def test_lack_of_memory_is_not_a_defect() -> None:
     with pytest.raises(MemoryError), located("qnn.add", "Add_3_y"):
         raise MemoryError
 

@@ -28,7 +28,7 @@ def test_the_newest_migration_is_the_one_that_alembic_leads_to(database: Databas
     assert database.schema()[1] == scripts.get_current_head()
 
 
-def test_text_is_text_in_a_database_without_an_encoding(postgres_server: str) -> None:
+def test_text_is_stored_correctly_in_a_database_without_an_encoding(postgres_server: str) -> None:
     """A PostgreSQL server with the locale C creates such databases."""
     with own_database(postgres_server, "TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url:
         database = Database(url)

@@ -73,7 +73,7 @@ def test_the_number_of_a_deleted_version_is_never_reused(models: ModelStore) -> 
     push(models, "a", "one")
     assert models.get("a").number == 5
     push(models, "b")
-    assert models.get("b").number == 1, "of another model"
+    assert models.get("b").number == 1, "each model has its own numbers"
 
 
 def test_an_unknown_model_cannot_be_deleted(models: ModelStore) -> None:

@@ -19,7 +19,7 @@ from tests.fuzz.mutations import MUTATORS, REDUCERS, bytes_of, fields_of
 from tests.fuzz.seeds import SEEDS, SHAPES
 
 
-def test_a_protobuf_is_the_same_when_nothing_was_changed() -> None:
+def test_an_unchanged_protobuf_survives_a_round_trip() -> None:
     for data in SEEDS[ONNX]():
         fields = fields_of(data)
         assert fields is not None
@@ -86,16 +86,14 @@ def _reads(data: bytes) -> None:
     ("importer", "name"),
     [(_fails, "KeyError"), (_says_no_stage, "NoStage"), (_hangs, "_TooSlow"), (_reads, "_Forbidden")],
 )
-def test_what_goes_wrong_is_a_finding(
-    importer: Callable[[bytes], None], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_is_a_finding(importer: Callable[[bytes], None], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "IMPORTERS", {ONNX: lambda data, at, shapes: importer(data)})
     monkeypatch.setattr(findings, "_SLOWEST_S", 0.1)
     assert Judge(ONNX, {})(b"") == f"{name} outside"
 
 
 @pytest.mark.parametrize("kind", [ONNX, MXNET])
-def test_an_input_is_made_small(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_is_minimized(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_REDUCE_S", 0.5)
 
     def is_same(data: bytes) -> bool:

@@ -61,12 +61,12 @@ def _error(channel: grpc.Channel, method: str, content: bytes = b"", **more: Any
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 65_530, 65_536, len(_TENSOR), 8 << 20])
-def test_a_message_comes_back(channel: grpc.Channel, size: int) -> None:
+def test_a_message_is_echoed(channel: grpc.Channel, size: int) -> None:
     content = (_TENSOR * (size // len(_TENSOR) + 1))[:size]
     assert _call(channel, "Unary", content) == content
 
 
-def test_a_message_comes_back_in_small_pieces(slow_port: int) -> None:
+def test_a_message_is_echoed_in_small_pieces(slow_port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{slow_port}") as channel:
         assert [_call(channel, "Unary", _TENSOR[:size]) for size in (0, 7, 40_000)] == [
             b"",

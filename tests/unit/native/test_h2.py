@@ -85,7 +85,7 @@ def test_an_error_of_a_stream_ends_it_alone(peer: Peer, case: Case) -> None:
     assert peer.is_alive()
 
 
-def test_frames_behind_the_end_of_both_sides_end_the_connection(peer: Peer) -> None:
+def test_frames_after_the_end_of_both_sides_end_the_connection(peer: Peer) -> None:
     peer.call(1)
     peer.expect(HEADERS, 1, END_STREAM)
     peer.send(frame(DATA, 0, 1, b"x"))
@@ -181,14 +181,14 @@ def test_a_connection_without_window_still_ends_other_calls(peer: Peer) -> None:
     peer.expect(HEADERS, 3, END_STREAM)
 
 
-def test_frames_are_no_longer_than_the_peer_takes(peer: Peer) -> None:
+def test_frames_are_not_longer_than_the_peer_accepts(peer: Peer) -> None:
     peer.send(settings((INITIAL_WINDOW_SIZE, 2**31 - 1)) + frame(WINDOW_UPDATE, 0, 0, _u32(10_000_000)))
     peer.call(1, content=bytes(100_000))
     lengths = [len(received.payload) for received in _to_the_end(peer, 1) if received.type == DATA]
     assert lengths == [16_384] * 6 + [100_005 - 6 * 16_384]
 
 
-def test_a_tensor_waits_for_no_window(peer: Peer) -> None:
+def test_a_tensor_fits_the_initial_window(peer: Peer) -> None:
     """The initial window is large enough for requests of a usual size."""
     announced = peer.expect(SETTINGS).payload
     entries = dict(struct.unpack_from(">HI", announced, at) for at in range(0, len(announced), 6))

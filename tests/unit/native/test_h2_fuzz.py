@@ -7,10 +7,10 @@ import pytest
 from tests.support.native import run_ctest
 
 
-def test_damaged_connections_break_nothing() -> None:
+def test_damaged_connections_do_no_harm() -> None:
     run_ctest("h2_fuzz")
 
 
 @pytest.mark.slow
-def test_damaged_connections_break_nothing_that_sanitizers_see() -> None:
+def test_sanitizers_find_nothing_in_damaged_connections() -> None:
     run_ctest("h2_fuzz", "address,undefined")

@@ -332,7 +332,7 @@ def reason(it: Difference) -> str:
 REASONS = 15
 
 
-def test_generated_and_spoiled_connections_are_understood_as_h2_understands_them(program: Path) -> None:
+def test_generated_and_damaged_connections_are_interpreted_like_by_h2(program: Path) -> None:
     chance = random.Random(SEED)
     connections = [Client(chance).pieces() for _ in range(CONNECTIONS)]
     seen, wrong = Counter[str](), []

@@ -138,7 +138,7 @@ def _changes(block: bytes) -> int:
     return len(_CHANGE.findall(found[0])) if found else 0
 
 
-def test_connections_of_generated_and_spoiled_blocks_decode_as_hpack_decodes_them(program: Path) -> None:
+def test_generated_and_damaged_blocks_are_decoded_like_by_hpack(program: Path) -> None:
     chance = random.Random(SEED)
     connections = [[block_of(chance) for _ in range(chance.randrange(1, 6))] for _ in range(CONNECTIONS)]
     seen, wrong = Counter[str](), []

@@ -5,5 +5,5 @@ from __future__ import annotations
 from tests.support.native import run_ctest
 
 
-def test_what_clients_may_hold_and_do() -> None:
+def test_limits_of_clients() -> None:
     run_ctest("budget_facts")

@@ -38,7 +38,7 @@ def test_requests_keep_their_order_while_all_can_be_in_time(run: Run) -> None:
     assert run("pace 0 1 1", "push 2 0", "push 2 1", "push 2 2", "order 0", "hopeless") == [[0, 1, 2], []]
 
 
-def test_from_the_first_that_cannot_be_in_time_on_the_newest_is_served(run: Run) -> None:
+def test_once_a_request_cannot_be_in_time_the_newest_are_served_first(run: Run) -> None:
     pushes = ["push 2 5"] * 7  # one request starts per second, so six of them begin before their deadlines
     assert run("pace 0 1 1", *pushes, "order 0") == [[6, 5, 4, 3, 2, 1, 0]]
 

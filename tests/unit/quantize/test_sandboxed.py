@@ -76,7 +76,7 @@ def test_the_number_of_builds_is_limited(session: sandboxed._Session) -> None:
 def test_only_discarded_builds_are_removed(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
     session.handle_message({"discard": 1})
-    assert (session._made / "1").is_dir(), "it is being built"
+    assert (session._made / "1").is_dir(), "a build in progress must stay"
     session._built = None
     for number in (0, -1, 2):
         session.handle_message({"discard": number})

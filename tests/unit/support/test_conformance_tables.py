@@ -41,7 +41,7 @@ def ran(folder: Path, skip: bool) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_run_that_skips_keeps_the_rows_of_what_it_skipped(tmp_path: Path) -> None:
+def test_a_run_keeps_the_rows_of_skipped_tests(tmp_path: Path) -> None:
     assert ran(tmp_path, skip=False).returncode == 0
     complete = (tmp_path / "tables.md").read_text()
     assert "| one |" in complete
@@ -50,7 +50,7 @@ def test_a_run_that_skips_keeps_the_rows_of_what_it_skipped(tmp_path: Path) -> N
     assert (tmp_path / "tables.md").read_text() == complete
 
 
-def test_a_run_that_skips_without_a_record_is_refused(tmp_path: Path) -> None:
+def test_a_run_with_skipped_tests_and_without_a_record_is_refused(tmp_path: Path) -> None:
     ran(tmp_path, skip=False)
     complete = (tmp_path / "tables.md").read_text()
     (tmp_path / "tables.json").unlink()

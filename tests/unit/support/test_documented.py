@@ -43,7 +43,7 @@ def test_commands_are_found_in_blocks_and_comments() -> None:
     ]
 
 
-def test_a_word_can_stand_for_what_a_command_prints() -> None:
+def test_a_word_can_stand_for_the_output_of_a_command() -> None:
     assert [command.stands_for for command in commands_of(PAGE, "page.md") if command.stands_for] == ["ID"]
 
 

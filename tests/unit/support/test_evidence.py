@@ -20,13 +20,13 @@ def outputs(*values: int) -> list[list[np.ndarray]]:
     return [[np.array(values, np.int8)]]
 
 
-def test_equal_outputs_are_noted_as_such(ledger: Ledger) -> None:
+def test_equal_outputs_are_recorded(ledger: Ledger) -> None:
     evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 2))
     assert str(*ledger.schemes.values()) == "equal (1 model)"
     assert "| TFLite | int8 per-axis, symmetric | float | equal (1 model) |" in evidence.tables(ledger)
 
 
-def test_unequal_outputs_are_noted_and_fail(ledger: Ledger) -> None:
+def test_unequal_outputs_are_recorded_and_fail(ledger: Ledger) -> None:
     with pytest.raises(AssertionError, match="1 of 2 values differ, by at most 2"):
         evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 4), steps=1)
     evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2, 3, 4), outputs(1, 2, 3, 4))
@@ -41,17 +41,17 @@ def test_a_step_may_be_allowed(ledger: Ledger) -> None:
         evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 3))
 
 
-def test_no_comparison_is_no_evidence(ledger: Ledger) -> None:
+def test_an_empty_comparison_fails(ledger: Ledger) -> None:
     with pytest.raises(AssertionError):
         evidence.compare_compiled(FACTS, "x86-64-v3", [], [])
 
 
-def test_other_types_do_not_compare() -> None:
+def test_outputs_of_other_types_fail() -> None:
     with pytest.raises(AssertionError):
         evidence.differences(outputs(1), [[np.array([1], np.uint8)]])
 
 
-def test_what_is_not_a_number_equals_its_like() -> None:
+def test_nan_equals_nan() -> None:
     gaps = [[np.array([np.nan, 1.0, np.nan], np.float32)]], [[np.array([np.nan, 1.0, 2.0], np.float32)]]
     assert evidence.differences(*gaps)[:2] == (3, 1)
 
@@ -84,7 +84,7 @@ def test_a_share_of_less_than_all_is_not_100_percent() -> None:
     assert str(Comparisons(1, 10**6, 1, 1.0)).startswith("99.99 % equal")
 
 
-def test_what_cases_of_a_test_see_is_noted_for_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_all_cases_are_recorded_for_the_test_function(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger()
     for case in ("tests/a.py::test_one[x] (call)", "tests/a.py::test_one[y[0]] (setup)", "tests/a.py::test_two (call)"):
         monkeypatch.setenv("PYTEST_CURRENT_TEST", case)
@@ -93,7 +93,7 @@ def test_what_cases_of_a_test_see_is_noted_for_its_function(monkeypatch: pytest.
     assert str(*ledger.schemes.values()) == "equal (3 models)"
 
 
-def test_a_run_that_skipped_a_test_keeps_what_it_saw_before() -> None:
+def test_a_run_that_skipped_a_test_keeps_its_earlier_results() -> None:
     before = ledger_of(ran=noted("add"), skipped=noted("softmax", models=7), removed=noted("sub"))
     seen = ledger_of(ran=noted("mul"), skipped=noted("softmax"))
     after = merged(before, seen, complete={"ran"}, existing={"ran", "skipped"})
@@ -101,15 +101,15 @@ def test_a_run_that_skipped_a_test_keeps_what_it_saw_before() -> None:
     assert found == {"mul": "equal (1 model)", "softmax": "equal (7 models)"}
 
 
-def test_a_test_that_is_new_and_was_skipped_in_part_is_shown() -> None:
+def test_a_new_test_with_skipped_cases_is_shown() -> None:
     assert merged(Ledger(), ledger_of(new=noted("add")), complete=(), existing={"new"}).operators
 
 
-def test_a_test_that_ran_and_noted_nothing_any_more_is_not_shown() -> None:
+def test_a_test_that_ran_without_results_is_not_shown() -> None:
     assert not merged(ledger_of(ran=noted("add")), Ledger(), complete={"ran"}, existing={"ran"}).tests
 
 
-def test_a_record_is_read_as_it_was_written(ledger: Ledger) -> None:
+def test_a_record_survives_a_round_trip(ledger: Ledger) -> None:
     evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 2))
     evidence.note_accuracy("net", "tflite", "xnnpack", np.eye(6), np.eye(6), None)
     ledger.now.operators["add", "onnx", "onnxruntime"].add(3, 1, np.inf)

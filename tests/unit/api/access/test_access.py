@@ -45,7 +45,7 @@ def test_a_key_is_required_if_one_exists_or_the_address_is_public(
         assert access.admit(None, Scope.ADMIN) == ANYBODY
 
 
-def test_a_key_allows_what_its_scopes_say(make: Make) -> None:
+def test_a_key_allows_the_operations_of_its_scopes(make: Make) -> None:
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT])
     access.changed()

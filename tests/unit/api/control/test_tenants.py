@@ -281,7 +281,7 @@ def test_a_quantization_belongs_to_its_tenant_and_counts_as_two_builds(tmp_path:
         cancel(acme, acme.push(FLOAT, "net"))
         build = acme.ask("POST", "/api/v1/models/net/quantizations", content=SET).json()
         again = acme.ask("POST", "/api/v1/models/net/quantizations", params={"data": digest_of(SET)})
-        assert again.json()["id"] == build["id"], "what is under way is not begun again"
+        assert again.json()["id"] == build["id"], "a quantization in progress is not started again"
         made = quantized(plane, acme, tmp_path).json()
         assert (made["model"], made["version"]) == ("net", 2)
         quantization = acme.ask("GET", build["links"]["quantization"]).json()
@@ -314,7 +314,9 @@ def test_calibration_sets_and_results_count_as_storage(tmp_path: Path) -> None:
         cancel(acme, quantized(plane, acme, tmp_path))
         assert acme.ask("DELETE", "/api/v1/models/net/versions/2").is_success
         kept = files_of(plane.services, "acme")
-        assert sum(kept.values()) == len(FLOAT) + len(SET) + len(QUANTIZED), "the quantization answers with it"
+        assert sum(kept.values()) == len(FLOAT) + len(SET) + len(QUANTIZED), (
+            "the stored quantization still refers to its result"
+        )
         assert acme.ask("DELETE", "/api/v1/models/net").is_success
         assert files_of(plane.services, "acme") == {}
 

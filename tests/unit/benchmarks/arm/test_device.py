@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_table_is_written_with_what_was_measured(
+def test_the_table_contains_the_measured_times(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "ARM.md"

@@ -31,26 +31,26 @@ def test_a_part_of_the_catalog_has_a_name() -> None:
     assert all(row.source == row.files["onnx"] and row.inputs == f"{row.source}.npz" for row in zoo)
 
 
-def test_a_network_of_the_zoo_is_run_by_those_that_take_onnx() -> None:
+def test_a_network_of_the_zoo_is_run_by_contestants_that_read_onnx() -> None:
     row, *_ = rows_named([ZOO])
     found = {it.name for it in contestants_for(row, CONTESTANTS)}
     assert found == {"peak", "octet-onnx", "onnxruntime", "openvino", "openvino-bf16"}
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_name_lists_the_contestants() -> None:
     with pytest.raises(SystemExit, match=r"no such model: lenet; there are resnet50, "):
         rows_named(["lenet"])
     with pytest.raises(SystemExit, match=r"no such contestant: caffe; there are peak, "):
         contestants_named(["caffe"])
 
 
-def test_the_peak_always_takes_part_and_the_slow_only_where_they_are_named() -> None:
+def test_the_peak_always_takes_part_and_slow_contestants_only_if_named() -> None:
     assert [it.name for it in contestants_named(["litert"])] == [PEAK, "litert"]
     assert not any(it.slow for it in contestants_named([]))
     assert [it.name for it in contestants_named(["tvm-fp32"])] == [PEAK, "tvm-fp32"]
 
 
-def test_a_contestant_takes_part_where_it_has_a_file() -> None:
+def test_a_contestant_takes_part_if_it_has_a_file() -> None:
     (row,) = rows_named(["kws_ref_model"])
     found = {it.name for it in contestants_for(row, CONTESTANTS)}
     assert {"peak", "octet-xnnpack", "litert", "openvino-tflite"} <= found

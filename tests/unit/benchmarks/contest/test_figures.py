@@ -16,14 +16,14 @@ from tests.unit.benchmarks.contest.recorded import results_of, turn
         ([[turn(9, 0.5), turn(8, 0.4)], [turn(4, 0.3)]], 6, 2),  # Uses the least disturbed attempt of each round.
     ],
 )
-def test_a_figure_is_of_what_nobody_disturbed(
+def test_a_figure_uses_the_undisturbed_turns(
     rounds: Sequence[Sequence[Turn]], median_ms: float, disturbed: int
 ) -> None:
     figure = figure_of(rounds, quiet_cpus=0.1)
     assert (figure.median_ms, figure.disturbed) == (median_ms, disturbed)
 
 
-def test_a_figure_says_how_far_the_rounds_lie_apart() -> None:
+def test_a_figure_contains_the_lowest_and_highest_round() -> None:
     figure = figure_of([[turn(1)], [turn(4)], [turn(2)]], quiet_cpus=0.1)
     assert (figure.low_ms, figure.high_ms, figure.min_ms, figure.rounds) == (1, 4, 0.9, 3)
 
@@ -34,13 +34,13 @@ def test_a_figure_that_was_mostly_disturbed_has_a_star(disturbed: int, text: str
     assert figure_of(rounds, quiet_cpus=0.1).text == text
 
 
-def test_the_limit_is_the_models_work_at_the_fastest_call_of_the_loop() -> None:
+def test_the_limit_is_the_models_work_at_the_rate_of_the_fastest_loop() -> None:
     results = results_of({("net", "peak", 1): 1.0, ("net", "octet-xnnpack", 1): 1.8})
     assert results.limit_ms("net", 1) == pytest.approx(0.9)
     assert results.percent_of_peak("net", "octet-xnnpack", 1) == pytest.approx(50)
 
 
-def test_the_fastest_peer_is_neither_octet_nor_the_loop_nor_in_float() -> None:
+def test_the_fastest_peer_excludes_octet_the_loop_and_float_contestants() -> None:
     medians_ms = {"peak": 1.0, "octet-reference": 2.0, "openvino-fp32": 3.0, "litert": 5.0, "openvino": 4.0}
     results = results_of({("net", name, 1): value for name, value in medians_ms.items()})
     peer = results.fastest_peer("net", 1)
@@ -50,7 +50,7 @@ def test_the_fastest_peer_is_neither_octet_nor_the_loop_nor_in_float() -> None:
     assert results.times_faster("net", "octet-reference", 1, fp32=True) == pytest.approx(1.5)
 
 
-def test_without_a_turn_there_is_no_figure() -> None:
+def test_a_contestant_without_a_turn_has_no_figure() -> None:
     results = results_of({("net", "litert", 1): 1.0})
     assert results.figure("net", "litert", 2) is None
     assert results.percent_of_peak("net", "litert", 1) is None

@@ -14,7 +14,7 @@ NAMES = ["mobilenet_v1_0.25_128_quant", "tf2_mobilenet_v2_1.0_224_ptq", "pretrai
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_float_form_gives_like_shares(name: str) -> None:
+def test_a_float_form_gives_similar_probabilities(name: str) -> None:
     """Compares the class probabilities for smooth inputs of low contrast, which no quantized layer clips.
 
     They may differ by the quantization error of 8 bits. A wrong stride, padding or axis gives entirely different

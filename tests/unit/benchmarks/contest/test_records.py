@@ -17,7 +17,7 @@ RECORDS: list[Record] = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
-def test_a_record_is_read_as_it_was_written(record: Record, tmp_path: Path) -> None:
+def test_a_record_survives_a_round_trip(record: Record, tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     with path.open("w") as file:
         write(file, record)

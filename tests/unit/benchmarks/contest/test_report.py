@@ -29,7 +29,7 @@ MEDIANS_MS = {
 }
 
 
-def test_octets_row_says_how_near_the_limit_and_how_far_from_the_fastest_peer() -> None:
+def test_octets_row_shows_the_share_of_the_peak_and_the_fastest_peer() -> None:
     text = render(results_of(MEDIANS_MS))
     cells = row(text, "Octet (xnnpack), 1 thread pinned to core 0", "Resnet50")
     limit, octet, fastest, _, percent, peer, peer_ms, times, of_one_thread = cells[1:]
@@ -57,19 +57,19 @@ def test_int8_is_compared_with_float32_by_the_same_compiler() -> None:
     assert row(text, heading, "the instructions' peaks")[1:] == ["1", "", "", "3.90 ×"]  # noqa: RUF001
 
 
-def test_a_second_threads_gain_or_loss_is_shown() -> None:
+def test_the_gain_of_a_second_thread_is_shown() -> None:
     medians_ms = {("kws_ref_model", "octet-xnnpack", 1): 0.02, ("kws_ref_model", "octet-xnnpack", 2): 0.025}
     text = render(results_of(medians_ms))
     assert row(text, "Octet (xnnpack), 2 threads pinned to cores 0, 1", "Kws_Ref_Model")[-1] == "1.25"
 
 
-def test_the_peak_is_in_instructions_of_a_cycle_too() -> None:
+def test_the_peak_is_shown_in_instructions_per_cycle_too() -> None:
     results = results_of({("peak", "vpdpbusd zmm", 1): 1 / 230.4}, macs=1_000_000)
     cells = row(render(results), "The peak", "vpdpbusd zmm")
     assert cells[1:] == ["1", "256.0", "1.00"]  # 256 GMAC/s, 64 MACs per instruction, 4 GHz
 
 
-def test_who_could_not_take_part_is_said_once() -> None:
+def test_a_contestant_that_failed_is_listed_once() -> None:
     results = results_of(MEDIANS_MS)
     for threads in (1, 2):
         results.add(Entry("resnet50", "torch", threads, [0], {}, "no such file\nand a trace"))
@@ -90,7 +90,7 @@ def zoo_results(*, made: bool) -> Results:
     return results
 
 
-def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
+def test_a_network_of_the_zoo_shows_its_time_by_type_of_code() -> None:
     text = render(zoo_results(made=True), ZOO)
     heading = "The zoo, 1 thread pinned to core 0"
     cells = row(text, heading, "BERT, ort-static")
@@ -100,7 +100,7 @@ def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
 
 
 @pytest.mark.parametrize("error", ["", "unsupported: no such operator\nand a trace"])
-def test_a_network_of_the_zoo_that_takes_no_part_says_why(error: str) -> None:
+def test_a_network_of_the_zoo_without_times_shows_the_reason(error: str) -> None:
     results = zoo_results(made=False)
     if error:
         results.add(Entry("bert.ort-static", "octet-onnx", 1, [0], {}, error))
@@ -108,13 +108,13 @@ def test_a_network_of_the_zoo_that_takes_no_part_says_why(error: str) -> None:
     assert cells[1:] == [""] * 11 + [error.partition("\n")[0] or "not made"]
 
 
-def test_the_plot_shows_a_framework_once_at_its_best() -> None:
+def test_the_plot_shows_the_fastest_settings_of_each_framework() -> None:
     panel = shares(results_of(MEDIANS_MS))["1 thread pinned to core 0"]["Resnet50"]
     assert set(panel) == {"Octet (xnnpack)", "Octet (litert-reference)", "LiteRT", "OpenVINO"}
     assert round(panel["OpenVINO"], 1) == 72.0
 
 
-def test_a_run_replaces_the_parts_that_it_is_of() -> None:
+def test_a_run_replaces_only_the_sections_of_its_models() -> None:
     assert set(rendered(results_of(MEDIANS_MS))) == {CONTEST}
     parts = rendered(zoo_results(made=True))
     assert set(parts) == {CONTEST, ZOO}
@@ -122,7 +122,7 @@ def test_a_run_replaces_the_parts_that_it_is_of() -> None:
     assert "### The zoo" not in parts[CONTEST]
 
 
-def test_a_failure_is_said_where_its_model_is() -> None:
+def test_a_failure_is_listed_in_the_section_of_its_model() -> None:
     results = zoo_results(made=True)
     results.add(Entry("bert.ort-static", "openvino", 1, [0], {}, "no such operator"))
     parts = rendered(results)

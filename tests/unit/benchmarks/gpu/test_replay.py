@@ -49,19 +49,19 @@ def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list
     return run
 
 
-def test_all_are_made(folder: Path) -> None:
+def test_all_launches_are_replayed(folder: Path) -> None:
     assert list(replayed(folder, process(lambda number, group: None), 60)) == [
         {"part": "kernels", "equal": _LAUNCHES, "different": 0, "of": _LAUNCHES}
     ]
 
 
-def test_one_that_ends_its_process_is_named(folder: Path) -> None:
+def test_a_launch_that_ends_its_process_is_named(folder: Path) -> None:
     *named, counted = replayed(folder, process(lambda number, group: (-11, [], "dead") if number == 120 else None), 60)
     assert [(each["kernel"], each["said"]) for each in named] == [("k120", "its process ended with it: dead")]
     assert (counted["equal"], counted["different"]) == (_LAUNCHES - 1, 1)
 
 
-def test_one_that_hangs_is_named_and_who_came_late_is_not(folder: Path) -> None:
+def test_a_launch_that_hangs_is_named_and_a_late_one_is_not(folder: Path) -> None:
     late_once = {30}
 
     def ends(number: int, group: list[int]) -> Told | None:
@@ -75,11 +75,11 @@ def test_one_that_hangs_is_named_and_who_came_late_is_not(folder: Path) -> None:
     assert counted["equal"] == _LAUNCHES - 1
 
 
-def test_a_process_that_does_not_begin_is_a_failure(folder: Path) -> None:
+def test_a_process_that_makes_no_launch_is_a_failure(folder: Path) -> None:
     failure, counted = replayed(folder, lambda command, limit_s: (1, [], "no module"), 60)
     assert (failure["part"], failure["said"]) == ("failure", "no module")
     assert (counted["equal"], counted["different"], counted["of"]) == (0, 0, _LAUNCHES)
 
 
-def test_the_sample_has_some_of_each_module(folder: Path) -> None:
+def test_the_sample_contains_launches_of_each_module(folder: Path) -> None:
     assert sample(folder) == [0, 1, 2]

@@ -59,17 +59,17 @@ def test_a_model_that_cannot_be_loaded_is_the_contestants_failure(tmp_path: Path
         start(tmp_path / "log", job(broken))
 
 
-def test_an_environment_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
+def test_a_missing_environment_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ContestantFailed, match=r"run: python -m benchmarks\.setup_peers"):
         start(tmp_path / "log", job(), tmp_path / "venvs" / "onnxruntime" / "bin" / "python")
 
 
-def test_a_contestant_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+def test_a_contestant_that_does_not_respond_fails(tmp_path: Path) -> None:
     with pytest.raises(ContestantFailed, match="no answer within 0 s"):
         ContestantProcess(Path(sys.executable), job(), tmp_path / "log", 0.0)
 
 
-def test_nobody_is_left_behind_by_a_contest_that_was_killed(tmp_path: Path) -> None:
+def test_a_killed_contest_leaves_no_processes(tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path

@@ -16,7 +16,7 @@ def test_the_latest_results_are_those_of_the_same_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["", "serving"])
-def test_what_is_written_now_is_the_latest(tmp_path: Path, part: str) -> None:
+def test_a_new_result_is_the_latest(tmp_path: Path, part: str) -> None:
     home = Home(tmp_path)
     home.results.mkdir()
     with pytest.raises(SystemExit, match="no results yet"):

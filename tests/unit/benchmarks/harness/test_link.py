@@ -12,7 +12,7 @@ from benchmarks.serving.clients.floor import floor
 
 
 @pytest.mark.parametrize("waiting", Waiting)
-def test_what_comes_late_and_in_pieces_is_received(waiting: Waiting) -> None:
+def test_a_late_response_in_pieces_is_received(waiting: Waiting) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         link = Link("127.0.0.1", listener.getsockname()[1], waiting)
         theirs, _ = listener.accept()
@@ -36,6 +36,6 @@ def test_what_comes_late_and_in_pieces_is_received(waiting: Waiting) -> None:
 
 
 @pytest.mark.parametrize("waiting", Waiting)
-def test_the_floor_is_busy_for_as_long_as_it_is_told(waiting: Waiting) -> None:
+def test_the_floor_computes_for_the_requested_time(waiting: Waiting) -> None:
     with floor(min(os.sched_getaffinity(0)), 100_000, 5_000, 0.01, waiting) as call:
         assert min(call.durations_s(0.05)) >= 0.01

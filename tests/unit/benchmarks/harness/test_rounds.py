@@ -30,23 +30,23 @@ def played(contestants: dict[Key, Scripted]) -> tuple[list[tuple[Key, int, int]]
     return [(key, number, attempt) for key, number, attempt, _ in turns], failed, pauses
 
 
-def test_every_other_round_goes_backwards() -> None:
+def test_every_other_round_is_in_reverse_order() -> None:
     turns, _, _ = played({("a", 1): Scripted(), ("b", 1): Scripted(), ("b", 2): Scripted()})
     assert " ".join(f"{name}{threads}" for (name, threads), _, _ in turns) == "a1 b1 b2 b2 b1 a1 a1 b1 b2"
 
 
-def test_a_turn_that_others_disturbed_is_taken_again_after_a_pause() -> None:
+def test_a_disturbed_turn_is_repeated_after_a_pause() -> None:
     turns, _, pauses = played({("a", 1): Scripted(0.5)})
     assert [(number, attempt) for _, number, attempt in turns] == [(0, 0), (0, 1), (1, 0), (2, 0)]
     assert pauses == [0.5]
 
 
-def test_it_is_not_taken_again_for_ever() -> None:
+def test_a_disturbed_turn_is_repeated_a_limited_number_of_times() -> None:
     turns, _, _ = played({("a", 1): Scripted(*[0.5] * 9)})
     assert [(number, attempt) for _, number, attempt in turns] == [(n, a) for n in range(3) for a in range(3)]
 
 
-def test_who_fails_takes_no_more_turns_and_the_others_go_on() -> None:
+def test_a_failed_contestant_takes_no_more_turns_and_the_others_continue() -> None:
     turns, failed, _ = played({("a", 1): Scripted(fails_at=1), ("b", 1): Scripted()})
     assert failed == [("a", 1)]
     assert [name for (name, _), _, _ in turns] == ["a", "b", "b", "b"]

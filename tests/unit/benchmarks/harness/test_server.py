@@ -31,7 +31,7 @@ def answering(*pieces: bytes) -> Iterator[tuple[Server, list[bytes]]]:
         thread.join()
 
 
-def test_a_response_is_read_to_its_length_however_it_arrives() -> None:
+def test_a_response_in_pieces_is_read_to_its_length() -> None:
     pieces = b"HTTP/1.1 200 OK\r\nContent-", b"Length: 5\r\nX: y\r\n", b"\r\nab", b"cde"
     with (
         answering(*pieces) as (server, received),
@@ -44,7 +44,7 @@ def test_a_response_is_read_to_its_length_however_it_arrives() -> None:
     assert received[0].endswith(b"Content-Length: 3\r\nA: b\r\n\r\nxyz")
 
 
-def test_an_answer_that_is_no_success_is_not_timed() -> None:
+def test_a_response_with_an_error_status_is_not_timed() -> None:
     pieces = (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone",)
     with (
         answering(*pieces) as (server, _),
@@ -64,5 +64,5 @@ def test_a_connection_that_is_cut_is_an_error() -> None:
         call()
 
 
-def test_a_header_that_is_not_there_is_empty() -> None:
+def test_a_missing_header_is_empty() -> None:
     assert header(b"HTTP/1.1 200 OK\r\nA: b\r\n", b"c") == b""

@@ -17,7 +17,7 @@ class Scripted:
         return [self.milliseconds / 1e3] * 3
 
 
-def test_every_other_round_goes_backwards() -> None:
+def test_every_other_round_is_in_reverse_order() -> None:
     turns: list[str] = []
     take_turns({name: Scripted(name, turns, 1) for name in "abc"}, rounds=3, seconds=0)
     assert "".join(turns) == "abccbaabc"

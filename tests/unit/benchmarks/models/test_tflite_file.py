@@ -30,7 +30,7 @@ def test_macs_of_products_and_of_an_lstm() -> None:
     assert macs((FIXTURES / "recurrent.tflite").read_bytes()) == lstm + dense
 
 
-def test_a_batch_computes_what_its_images_compute_alone() -> None:
+def test_a_batch_computes_the_results_of_its_single_images() -> None:
     data = (require_shared_data() / "models" / "tflite" / "mobilenet_v2.int8.tflite").read_bytes()
     batched = with_batch(data, 2)
     assert macs(batched) == 2 * macs(data)
@@ -39,7 +39,7 @@ def test_a_batch_computes_what_its_images_compute_alone() -> None:
     assert run(batched, images).tolist() == np.concatenate(alone).tolist()
 
 
-def test_a_model_with_a_written_shape_keeps_its_batch() -> None:
+def test_a_model_with_a_constant_shape_keeps_its_batch() -> None:
     data = (require_shared_data() / "models" / "tflite" / "kws_ref_model.tflite").read_bytes()
     with pytest.raises(ValueError, match="reshape"):
         with_batch(data, 2)

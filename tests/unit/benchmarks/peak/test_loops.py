@@ -39,20 +39,20 @@ CPUS = {
         ("GenuineIntel", 6, 143, "flags\t: avx512_vnni", "zmm", None),
     ],
 )
-def test_what_a_core_can_start_is_known_of_some(
+def test_the_possible_rate_is_defined_for_some_cpus(
     vendor: str, family: int, model: int, flags: str, register: str, starts: int | None
 ) -> None:
     cpuinfo = CPUINFO.format(vendor=vendor, family=family, model=model) + flags + "\n"
     assert starts_per_cycle(cpuinfo, register) == starts
 
 
-def test_a_loop_that_is_faster_than_the_core_is_no_peak() -> None:
+def test_a_loop_that_is_faster_than_possible_is_rejected() -> None:
     assert is_possible(1.02, 1)
     assert not is_possible(1.5, 1)
     assert is_possible(9.0, None)
 
 
-def test_instructions_are_found_by_name_and_by_what_the_cpu_has() -> None:
+def test_instructions_are_found_by_name_and_by_cpu_features() -> None:
     assert [it.name for it in available({"avx2", "fma"})] == ["vpmaddwd ymm", "vfmadd ymm"]
     assert "vpdpbusd ymm" in [it.name for it in available({"avx2", "fma", "avx_vnni"})]
     assert named("vpdpbusd zmm").macs == 64
@@ -81,7 +81,7 @@ def test_a_loop_that_lost_a_product_is_refused(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("name", [it.name for it in VECTORS_HERE])
-def test_a_loop_computes_what_it_should_and_no_faster_than_it_can(name: str) -> None:
+def test_a_loop_computes_the_right_result_at_a_possible_rate(name: str) -> None:
     """The loop checks its own code and result; see `Loop`."""
     loop = Loop(named(name), threads=1)
     assert loop.macs % named(name).macs == 0
@@ -89,7 +89,7 @@ def test_a_loop_computes_what_it_should_and_no_faster_than_it_can(name: str) -> 
 
 @pytest.mark.skipif(not TILES_HERE, reason="this CPU has no tiles")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_loop_of_tiles_computes_what_it_should(threads: int) -> None:
+def test_a_loop_of_tiles_computes_the_right_result(threads: int) -> None:
     """The loop checks its own code and result; see `TileLoop`. It runs in a new process, which requests the tiles."""
     code = "from benchmarks.peak.loops import prepare_threads; from benchmarks.peak.tiles import TileLoop\n"
     code += "from benchmarks.peak.instructions import named\n"
@@ -100,12 +100,12 @@ def test_a_loop_of_tiles_computes_what_it_should(threads: int) -> None:
     assert int(done.stdout) % (threads * TILES_HERE[0].macs) == 0
 
 
-def test_the_clock_is_that_of_a_processor() -> None:
+def test_the_measured_clock_rate_is_plausible() -> None:
     assert 0.5 < Clock().ghz() < 8
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 or not VECTORS_HERE, reason="needs two cores and AVX2")
-def test_two_threads_are_two_threads() -> None:
+def test_two_threads_run_in_parallel() -> None:
     code = "import os; from benchmarks.peak.loops import *; from benchmarks.peak.instructions import named\n"
     code += f"prepare_threads(2); print(Loop(named({VECTORS_HERE[-1].name!r}), 2).macs)"
     done = subprocess.run(

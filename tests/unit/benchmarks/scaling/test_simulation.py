@@ -12,20 +12,20 @@ from benchmarks.scaling.simulation import Simulation
 SMALL = Shape(workers=10, models=200, requests_per_s=2_000, routers=2, seconds=20.0)
 
 
-def test_where_there_is_room_nothing_is_loaded_again() -> None:
+def test_with_enough_memory_nothing_is_loaded_again() -> None:
     tally = Simulation(SMALL).run()
     assert tally.requests > 0
     assert (tally.missed, tally.events["eviction"], tally.events["fetch"]) == (0, 0, 0)
 
 
-def test_with_less_memory_than_the_models_need_some_are_loaded_over_and_over() -> None:
+def test_with_too_little_memory_models_are_loaded_again_and_again() -> None:
     need = Models(SMALL, np.random.default_rng(1)).sizes.sum()
     tally = Simulation(replace(SMALL, memory_bytes=0.7 * need / SMALL.workers)).run()
     assert tally.events["eviction"] > 0
     assert 0 < tally.missed < tally.requests
 
 
-def test_a_model_that_needs_more_than_a_worker_gets_more_of_them() -> None:
+def test_a_model_that_needs_more_than_one_worker_gets_several() -> None:
     simulation = Simulation(replace(SMALL, requests_per_s=20_000, zipf=1.5))
     assert simulation.models.rates[0] * simulation.models.call_s[0] > SMALL.cores
     tally = simulation.run()
@@ -33,7 +33,7 @@ def test_a_model_that_needs_more_than_a_worker_gets_more_of_them() -> None:
     assert tally.full == 0
 
 
-def test_the_models_of_workers_that_died_are_loaded_by_others() -> None:
+def test_other_workers_load_the_models_of_dead_workers() -> None:
     simulation = Simulation(SMALL, deaths=((12.0, 3),))
     tally = simulation.run()
     assert tally.events["fetch"] > 0
@@ -41,7 +41,7 @@ def test_the_models_of_workers_that_died_are_loaded_by_others() -> None:
     assert len(set(models.tolist())) > 0.95 * SMALL.models
 
 
-def test_whoever_was_used_least_recently_makes_room() -> None:
+def test_the_least_recently_used_model_is_evicted() -> None:
     models = Models(SMALL, np.random.default_rng(1))
     models.sizes[:] = 1.0
     holdings = Holdings(replace(SMALL, memory_bytes=2.0), models)

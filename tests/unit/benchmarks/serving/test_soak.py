@@ -31,14 +31,14 @@ def answer(status: int, json: object = None) -> httpx.Response:
     return httpx.Response(status, json=json, request=httpx.Request("POST", "http://here/there"))
 
 
-def test_an_answer_of_another_status_is_a_problem_and_counts_as_that_status() -> None:
+def test_a_response_with_an_unexpected_status_is_a_problem_and_counted() -> None:
     outcomes, problems = counted(lambda: checked(answer(500), 400))
     assert outcomes == {"500": 1}
     assert problems.count == 1
     assert problems.kinds[0].startswith("it: POST /there: 500, not (400,)")
 
 
-def test_a_wrong_answer_is_counted_as_one() -> None:
+def test_a_wrong_response_is_counted_as_wrong() -> None:
     def ask() -> str:
         hold([1, 2], [1, 3], "the model")
         return "200"
@@ -46,7 +46,7 @@ def test_a_wrong_answer_is_counted_as_one() -> None:
     assert counted(ask)[0] == {WRONG: 1}
 
 
-def test_a_cut_connection_and_an_answer_that_cannot_be_read_are_problems() -> None:
+def test_a_cut_connection_and_an_unreadable_response_are_problems() -> None:
     def cut() -> str:
         raise httpx.ReadError("cut")
 
@@ -58,7 +58,7 @@ def test_a_cut_connection_and_an_answer_that_cannot_be_read_are_problems() -> No
         assert (outcomes, problems.count) == ({outcome: 1}, 1)
 
 
-def test_the_same_problem_is_said_once() -> None:
+def test_the_message_of_a_repeated_problem_is_stored_once() -> None:
     def ask() -> str:
         raise Unexpected("again")
 
@@ -67,13 +67,13 @@ def test_the_same_problem_is_said_once() -> None:
     assert problems.kinds == ["it: again"]
 
 
-def test_a_mark_makes_another_file_of_the_same_model() -> None:
+def test_a_mark_gives_another_file_of_the_same_model() -> None:
     first, second = marked("digits_int8.tflite", 1), marked("digits_int8.tflite", 2)
     assert (first != second, len(first)) == (True, len(second))
 
 
 @pytest.mark.parametrize(("version", "is_right"), [(1, True), (2, False)])
-def test_an_answer_has_to_be_that_of_the_version_that_it_names(version: int, is_right: bool) -> None:
+def test_a_response_must_have_the_output_of_its_version(version: int, is_right: bool) -> None:
     versions = Versions(httpx.Client(), 0, {1: "digits_int8.tflite", 2: "digits_uint8.tflite"})
     scores = versions._scores["digits_int8.tflite"][0]
 

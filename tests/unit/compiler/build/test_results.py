@@ -28,7 +28,7 @@ def into(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_answer_comes_back_with_its_files(tmp_path: Path, file: Path, into: Path) -> None:
+def test_a_cached_result_is_returned_with_its_files(tmp_path: Path, file: Path, into: Path) -> None:
     results = Results(tmp_path / "results", 1 << 20)
     assert results.take(QUESTION, into) is None
     results.keep(QUESTION, {"format": "tflite"}, [file])
@@ -38,13 +38,13 @@ def test_an_answer_comes_back_with_its_files(tmp_path: Path, file: Path, into: P
 
 
 @pytest.mark.parametrize("other", [{"source": "sha256:b"}, {"numerics": "litert-reference"}, {"role": "import"}])
-def test_another_question_has_no_answer(other: dict[str, str], tmp_path: Path, file: Path, into: Path) -> None:
+def test_other_inputs_have_no_cached_result(other: dict[str, str], tmp_path: Path, file: Path, into: Path) -> None:
     results = Results(tmp_path / "results", 1 << 20)
     results.keep(QUESTION, {}, [file])
     assert results.take({**QUESTION, **other}, into) is None
 
 
-def test_the_first_of_two_equal_answers_stays(tmp_path: Path, file: Path, into: Path) -> None:
+def test_a_result_that_is_cached_already_is_not_replaced(tmp_path: Path, file: Path, into: Path) -> None:
     results = Results(tmp_path / "results", 1 << 20)
     results.keep(QUESTION, {"n": 1}, [file])
     results.keep(QUESTION, {"n": 2}, [file])
@@ -52,7 +52,7 @@ def test_the_first_of_two_equal_answers_stays(tmp_path: Path, file: Path, into: 
     assert [path.name for path in (tmp_path / "results").iterdir() if path.name.startswith(".")] == []
 
 
-def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Path) -> None:
+def test_the_least_recently_used_results_are_evicted(tmp_path: Path, file: Path, into: Path) -> None:
     results = Results(tmp_path / "results", 250)
     questions = [{**QUESTION, "source": name} for name in "abc"]
     file.write_bytes(b"x" * 60)
@@ -66,7 +66,7 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
 
 
 @pytest.mark.parametrize("name", [".partial-1234", ".0123456789abcdef"])
-def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path, name: str) -> None:
+def test_incomplete_files_of_a_killed_process_are_removed(tmp_path: Path, name: str) -> None:
     old, new = tmp_path / name, tmp_path / f"{name}-of-now"
     for each in (old, new):
         if name.startswith(".partial"):

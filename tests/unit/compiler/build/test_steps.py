@@ -34,7 +34,9 @@ class _Scheduling(Message):
 
 
 @pytest.mark.parametrize("nice", [0, 4])
-def test_children_run_as_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nice: int) -> None:
+def test_children_have_the_configured_priority_and_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nice: int
+) -> None:
     """The child itself reports how it is scheduled."""
     handlers = Path(escapes.__file__)
 
@@ -51,6 +53,6 @@ def test_children_run_as_the_settings_say(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(found.processors) < len(os.sched_getaffinity(0)) or len(os.sched_getaffinity(0)) == 1
 
 
-def test_builds_are_niced_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_have_a_lower_priority_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OCTET_BUILD_NICE", raising=False)
     assert Settings().build_nice == 10

@@ -32,7 +32,7 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "auto_pad
         {"auto_pad": "VALID"},
     ],
 )
-def test_weights_times_columns_are_the_convolution(settings: dict[str, Any], groups: int) -> None:
+def test_weights_times_columns_equal_the_convolution(settings: dict[str, Any], groups: int) -> None:
     rng, model = np.random.default_rng(0), OnnxBuilder()
     x, weights = rng.normal(0, 1, SHAPE).astype(np.float32), rng.normal(0, 1, (12, 6 // groups, 3, 2))
     attributes: dict[str, Any] = {
@@ -57,7 +57,7 @@ def test_products_count_columns_and_sum_them_up() -> None:
     np.testing.assert_allclose(found[4], [*rows.sum(axis=0), 15])
 
 
-def test_few_columns_are_taken_of_many() -> None:
+def test_only_a_limited_number_of_columns_is_used() -> None:
     x = np.arange(10_000, dtype=np.float32).reshape(1, 5_000, 2)
     (found,) = columns.columns(x, Windows(), 100)
     assert found.shape == (2, 100)
@@ -65,7 +65,7 @@ def test_few_columns_are_taken_of_many() -> None:
     assert (np.diff(found[0]) > 0).all()
 
 
-def test_windows_come_back_from_json() -> None:
+def test_a_window_survives_a_round_trip_through_json() -> None:
     windows = Windows((3, 3), (1, 2), (1, 1), (0, 0, 1, 1), "VALID", 4)
     assert Windows.from_json(windows.to_json()) == windows
     assert Windows.from_json(Windows().to_json()) == Windows()

@@ -43,7 +43,7 @@ def reported(module: tvm.IRModule, again: incident.Again) -> dict[str, object]:
     raise AssertionError("it did not fail")
 
 
-def test_the_operator_that_fails_alone_is_all_that_is_reported(digits: tvm.IRModule) -> None:
+def test_an_operator_that_fails_alone_is_reported_alone(digits: tvm.IRModule) -> None:
     report = reported(digits, refuses("qnn.conv2d"))
     assert report["minimized"] is True
     operators = report["operators"]
@@ -53,7 +53,7 @@ def test_the_operator_that_fails_alone_is_all_that_is_reported(digits: tvm.IRMod
     assert operators[1]["attributes"]["in_type"]
 
 
-def test_what_fails_only_in_the_whole_is_reported_whole(digits: tvm.IRModule) -> None:
+def test_a_graph_that_fails_only_as_a_whole_is_reported_whole(digits: tvm.IRModule) -> None:
     count = sum(1 for _ in graph.bindings(graph.main_of(digits)))
 
     def again(module: tvm.IRModule) -> None:
@@ -65,7 +65,7 @@ def test_what_fails_only_in_the_whole_is_reported_whole(digits: tvm.IRModule) ->
     assert len(report["operators"]) > 10  # type: ignore[arg-type]
 
 
-def test_neither_names_nor_values_nor_messages_are_in_it(digits: tvm.IRModule) -> None:
+def test_the_report_contains_no_names_values_or_messages(digits: tvm.IRModule) -> None:
     text = json.dumps(reported(digits, refuses("qnn.dense")))
     assert "secret_layer" not in text
     assert "12345" not in text
@@ -73,7 +73,7 @@ def test_neither_names_nor_values_nor_messages_are_in_it(digits: tvm.IRModule) -
     assert not [name for name in names if len(name) > 4 and f'"{name}"' in text]
 
 
-def test_it_says_where_and_with_what(digits: tvm.IRModule) -> None:
+def test_the_report_names_the_step_and_the_versions(digits: tvm.IRModule) -> None:
     report = reported(digits, refuses("qnn.dense"))
     assert (report["role"], report["error"], report["target"]) == ("build", "ZeroDivisionError", "x86-64-v3")
     assert report["traceback"][-1].endswith(" again")  # type: ignore[index]

@@ -41,14 +41,12 @@ def test_a_cheap_model_gets_hundreds_of_inputs(digits: ImportedModel) -> None:
     assert 100 < probing.probe_count(digits.module, digits.signature) <= MOST_PROBES
 
 
-def test_an_expensive_model_gets_the_patterns_alone(digits: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expensive_model_gets_only_the_patterns(digits: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_BUDGET_S", 1e-2)
     assert probing.probe_count(digits.module, digits.signature) == 0
 
 
-def test_a_model_whose_tensors_take_much_room_gets_fewer(
-    digits: ImportedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_with_large_tensors_gets_fewer_inputs(digits: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     (given,), (made,) = digits.signature.inputs, digits.signature.outputs
     size_bytes = int(np.prod(given.shape)) + int(np.prod(made.shape))
     monkeypatch.setattr(probing, "_MOST_BYTES", 7 * size_bytes)
@@ -61,7 +59,7 @@ def test_the_same_model_gets_the_same_inputs(digits: ImportedModel) -> None:
         np.testing.assert_array_equal(first[0], second[0])
 
 
-def test_a_table_meets_all_of_its_entries() -> None:
+def test_every_entry_of_a_table_is_reached() -> None:
     model = import_model((EXAMPLES / "digits_uint8.tflite").read_bytes())
     _, observer = chosen(model, 64)
     report = observer.report()
@@ -71,7 +69,7 @@ def test_a_table_meets_all_of_its_entries() -> None:
     assert f"{report['ties']:,} ties in {report['operators_with_ties']} of {report['operators']}" in report["text"]
 
 
-def test_inputs_that_reach_something_new_are_told_apart(digits: ImportedModel) -> None:
+def test_inputs_that_reach_new_cases_are_recognized(digits: ImportedModel) -> None:
     observer = probing.Observer()
     probing.probe(digits.module, MODE, digits.signature, 16, [], observer)
     assert max(observer.news) > 0
@@ -80,7 +78,7 @@ def test_inputs_that_reach_something_new_are_told_apart(digits: ImportedModel) -
     assert max(again.news) == 0
 
 
-def test_probes_are_read_as_they_were_written(digits: ImportedModel) -> None:
+def test_chosen_inputs_survive_a_round_trip(digits: ImportedModel) -> None:
     inputs, _ = chosen(digits, 5)
     file = io.BytesIO()
     arrays: dict[str, Any] = dict(probing.arrays_of(inputs, inputs))

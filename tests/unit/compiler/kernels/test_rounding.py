@@ -69,4 +69,4 @@ def test_a_product_to_which_nothing_is_added_has_no_fence() -> None:
 
     assert fences(tirx.max(x * x * x, x) / (x * x)) == 0
     assert fences(x * x * x + x) == 1
-    assert fences(tirx.Select(x * x > x, x, -x) * x) == 1, "something may be added to it later"
+    assert fences(tirx.Select(x * x > x, x, -x) * x) == 1, "a later operation may add to the outer product"

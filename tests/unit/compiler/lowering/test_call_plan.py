@@ -40,7 +40,7 @@ WEIGHTS = variable("weights", 16)
 A, B, C = (variable(name, 8) for name in "abc")
 
 
-def test_an_output_is_written_where_the_caller_wants_it_and_takes_no_room_in_the_arena() -> None:
+def test_an_output_is_written_to_the_callers_memory_and_needs_no_arena() -> None:
     bindings = [calls("octet_f", X, WEIGHTS, A), calls("octet_g", A, B), calls("octet_h", B, C)]
     plan = call_plan(module([X, WEIGHTS, A, B, C], bindings, B), [CONSTANT], [FIRST, SECOND, THIRD])
     assert plan.calls[0] == Call("octet_f", (0, 1, 2))

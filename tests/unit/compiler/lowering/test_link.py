@@ -71,7 +71,7 @@ def test_equal_objects_give_equal_bytes_in_every_directory(tmp_path: Path, targe
     assert str(tmp_path).encode() not in written[0]
 
 
-def test_the_library_names_no_other_and_hardens_itself(tmp_path: Path) -> None:
+def test_the_library_needs_no_other_library_and_is_hardened(tmp_path: Path) -> None:
     link([make_object(tmp_path, "x86_64")], tmp_path / "lib.so", X86)
     data = (tmp_path / "lib.so").read_bytes()
     dynamic, segments = dynamic_entries(data), program_headers(data)

@@ -54,7 +54,7 @@ MEMBERS: Mapping[str, Any] = {
 }
 
 
-def test_a_message_is_read_as_it_was_written() -> None:
+def test_a_message_survives_a_round_trip() -> None:
     message = Whole.from_json(MEMBERS)
     assert (message.path, message.names, message.call) == (Path("/a/b"), ("x",), Call("octet_x", 1.0))
     assert json.loads(json.dumps(message.to_json())) == MEMBERS

@@ -7,7 +7,7 @@ from service.compiler.sandbox.check import check, require
 from service.core.errors import SandboxUnavailable
 
 
-def test_it_answers_for_both_halves() -> None:
+def test_the_check_reports_landlock_and_seccomp() -> None:
     findings = check()
     assert [finding.name for finding in findings] == ["landlock", "seccomp"]
     assert all(finding.detail for finding in findings)
@@ -27,7 +27,7 @@ def test_an_architecture_without_a_table_has_no_sandbox() -> None:
 
 
 @pytest.mark.usefixtures("unknown_architecture")
-def test_what_is_missing_is_an_error_unless_allowed() -> None:
+def test_a_missing_feature_is_an_error_unless_allowed() -> None:
     with pytest.raises(
         SandboxUnavailable, match=r"no landlock .*no system call table for riscv64.* no seccomp"
     ) as caught:

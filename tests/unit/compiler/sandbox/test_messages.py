@@ -15,7 +15,7 @@ def feed(conversation: Conversation, *from_child: Any) -> list[dict[str, Any]]:
     return list(conversation.feed(b"".join(json.dumps(message).encode() + b"\n" for message in from_child)))
 
 
-def test_news_are_handed_on() -> None:
+def test_progress_messages_are_forwarded() -> None:
     news = [
         {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}},
         {"stage": "codegen", "fraction": 0.5},
@@ -35,7 +35,7 @@ def test_messages_may_arrive_in_pieces() -> None:
     assert conversation.result == {}
 
 
-def test_a_position_keeps_the_stage_until_another_is_named() -> None:
+def test_a_position_keeps_the_last_reported_stage() -> None:
     conversation = Conversation()
     feed(conversation, {"stage": "codegen", "fraction": 0}, {"at": {"op": "conv2d"}})
     assert conversation.position == {"stage": "codegen", "op": "conv2d"}
@@ -78,13 +78,13 @@ def test_a_position_keeps_the_stage_until_another_is_named() -> None:
         b'{"locked": false}',
     ],
 )
-def test_anything_else_is_a_failed_build(line: bytes) -> None:
+def test_an_invalid_message_fails_the_build(line: bytes) -> None:
     with pytest.raises(BuildFailed, match=r"the compiler process (sent|reported)"):
         list(Conversation().feed(line + b"\n"))
 
 
 @given(st.binary())
-def test_no_bytes_raise_anything_else(data: bytes) -> None:
+def test_any_bytes_are_read_or_fail_the_build(data: bytes) -> None:
     with contextlib.suppress(BuildFailed):
         list(Conversation().feed(data))
 
@@ -98,7 +98,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["at", "stage", "fraction", "log", "locked", "result", "error"]), json_values))
-def test_no_json_raises_anything_else(message: dict[str, Any]) -> None:
+def test_any_json_is_read_or_fails_the_build(message: dict[str, Any]) -> None:
     with contextlib.suppress(BuildFailed):
         feed(Conversation(), message)
 
@@ -111,7 +111,7 @@ def test_nothing_follows_the_last_message(last: dict[str, Any]) -> None:
         feed(conversation, {"log": "and another thing"})
 
 
-def test_a_message_has_a_largest_size() -> None:
+def test_the_size_of_a_message_is_limited() -> None:
     conversation = Conversation()
     megabyte = b"x" * (1 << 20)
     assert not any(list(conversation.feed(megabyte)) for _ in range(4))
@@ -119,13 +119,13 @@ def test_a_message_has_a_largest_size() -> None:
         list(conversation.feed(megabyte))
 
 
-def test_all_messages_together_have_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_all_messages_together_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MAX_TOTAL_BYTES", 1000)
     with pytest.raises(BuildFailed, match="sent more than 1000 bytes"):
         feed(Conversation(), *[{"log": "x" * 100}] * 10)
 
 
-def test_there_are_only_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_messages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MAX_MESSAGES", 10)
     with pytest.raises(BuildFailed, match="sent more than 10 messages"):
         feed(Conversation(), *[{"log": ""}] * 11)
@@ -138,7 +138,7 @@ def error_of(*from_child: Any) -> OctetError:
     return conversation.error
 
 
-def test_an_error_of_the_tree_comes_back_as_itself() -> None:
+def test_an_octet_error_is_raised_as_the_same_class() -> None:
     sent = MalformedModel("bad offset", stage="import", op="CONV_2D", hint="send another")
     error = error_of({"error": sent.to_json()})
     assert isinstance(error, MalformedModel)
@@ -152,17 +152,17 @@ def test_an_error_of_the_tree_comes_back_as_itself() -> None:
 
 
 @pytest.mark.parametrize("code", ["nonsense", "unauthorized", "not_ready", "corrupt_blob", "queue_full", "error", 7])
-def test_a_child_cannot_speak_for_the_server(code: Any) -> None:
+def test_a_child_cannot_send_the_servers_error_codes(code: Any) -> None:
     assert type(error_of({"locked": True}, {"error": {"code": code, "message": "m"}})) is BuildFailed
 
 
-def test_a_child_cannot_disown_its_sandbox_once_it_is_locked() -> None:
+def test_a_locked_child_cannot_report_a_missing_sandbox() -> None:
     message = {"error": {"code": "sandbox_unavailable", "message": "m"}}
     assert isinstance(error_of(message), SandboxUnavailable)
     assert type(error_of({"locked": True}, message)) is BuildFailed
 
 
-def test_an_error_without_a_place_gets_the_last_reported_one() -> None:
+def test_an_error_without_a_position_gets_the_last_reported_one() -> None:
     at = {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}}
     error = error_of(at, {"error": {"code": "build_failed", "message": "m"}})
     assert (error.stage, error.op, error.tensor) == ("codegen", "conv2d", "x")
@@ -192,11 +192,11 @@ def test_members_of_an_error_are_checked() -> None:
         ("0123456789" * 1000, "012345678…"),
     ],
 )
-def test_clean_leaves_one_short_harmless_line(text: str, expected: str) -> None:
+def test_clean_returns_one_short_harmless_line(text: str, expected: str) -> None:
     assert clean(text, 10 if text.startswith("0") else 100) == expected
 
 
-def test_a_child_says_what_it_may_besides() -> None:
+def test_a_child_may_raise_the_errors_that_its_role_allows() -> None:
     conversation = Conversation((CorruptBlob,))
     feed(conversation, {"locked": True}, {"error": {"code": "corrupt_blob", "message": "m"}})
     assert type(conversation.error) is CorruptBlob
@@ -221,5 +221,5 @@ def test_the_report_of_an_internal_error_is_cleaned() -> None:
 
 
 @pytest.mark.parametrize("report", ["text", [1], None, {"operators": ["x" * 1000] * 100}])
-def test_a_report_that_is_none_or_too_large_is_left_out(report: Any) -> None:
+def test_an_invalid_or_too_large_report_is_left_out(report: Any) -> None:
     assert report_of(report) == {}

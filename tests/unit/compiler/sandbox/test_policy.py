@@ -29,7 +29,7 @@ def test_nothing_private_is_readable_by_every_child(path: str) -> None:
     assert not readable_by_everyone(Path(path))
 
 
-def test_our_own_code_is_readable_but_not_what_lies_beside_it() -> None:
+def test_octets_code_is_readable_but_not_the_files_beside_it() -> None:
     package = Path(service.__path__[0])
     assert readable_by_everyone(package / "core" / "errors.py")
     assert not readable_by_everyone(package.parent / "pyproject.toml")
@@ -51,7 +51,7 @@ def test_no_child_may_write_anywhere_by_default() -> None:
     assert [rights for path, rights in system_rules() if path == Path("/dev/null")] == [USE_DEVICE]
 
 
-def test_access_survives_the_way_to_the_child(tmp_path: Path) -> None:
+def test_access_survives_a_round_trip_to_the_child(tmp_path: Path) -> None:
     access = Access((tmp_path / "a",), (tmp_path / "b", tmp_path / "c"), (tmp_path / "d",))
     assert Access.from_json(access.to_json()) == access
 

@@ -6,7 +6,7 @@ import pytest
 from service.compiler.sandbox.scratch import remove_tree, scratch_directory
 
 
-def test_it_is_private_and_gone_afterwards(tmp_path: Path) -> None:
+def test_the_scratch_folder_is_private_and_removed_afterwards(tmp_path: Path) -> None:
     with scratch_directory(tmp_path, "x-") as path:
         assert path.parent == tmp_path
         assert path.name.startswith("x-")
@@ -16,7 +16,7 @@ def test_it_is_private_and_gone_afterwards(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_gone_after_an_error_too(tmp_path: Path) -> None:
+def test_the_scratch_folder_is_removed_after_an_error_too(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="x"), scratch_directory(tmp_path):
         raise ValueError("x")
     assert list(tmp_path.iterdir()) == []

@@ -144,14 +144,14 @@ def test_execve_is_for_the_execute_role_only(machine: str) -> None:
 @both
 @pytest.mark.parametrize("name", ["kill", "tgkill"])
 @pytest.mark.parametrize(("pid", "expected"), [(PID, ALLOW), (PID + 1, EPERM), (0, EPERM), (-1, EPERM), (-PID, EPERM)])
-def test_signals_reach_oneself_only(machine: str, name: str, pid: int, expected: int) -> None:
+def test_a_child_may_signal_only_itself(machine: str, name: str, pid: int, expected: int) -> None:
     assert verdict(machine, name, pid) == expected
 
 
 @both
 @pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity"])
 @pytest.mark.parametrize(("pid", "expected"), [(PID, ALLOW), (0, ALLOW), (1, EPERM), (PID + 1, EPERM)])
-def test_limits_and_affinity_are_ones_own_only(machine: str, name: str, pid: int, expected: int) -> None:
+def test_a_child_may_change_only_its_own_limits_and_affinity(machine: str, name: str, pid: int, expected: int) -> None:
     assert verdict(machine, name, pid) == expected
 
 
@@ -169,7 +169,7 @@ def test_limits_and_affinity_are_ones_own_only(machine: str, name: str, pid: int
         (os.O_ACCMODE | os.O_TRUNC, EPERM),
     ],
 )
-def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, expected: int) -> None:
+def test_files_that_may_not_be_written_cannot_be_truncated(machine: str, flags: int, expected: int) -> None:
     assert verdict(machine, "openat", 0, 0, flags) == expected
     if "open" in syscall_numbers(machine):
         assert verdict(machine, "open", 0, flags) == expected
@@ -196,7 +196,9 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("ioctl", (0, 0x541C), ENOTTY),  # TIOCLINUX
     ],
 )
-def test_commands_are_listed_too(machine: str, name: str, arguments: tuple[int, ...], expected: int) -> None:
+def test_only_listed_commands_of_a_call_are_allowed(
+    machine: str, name: str, arguments: tuple[int, ...], expected: int
+) -> None:
     assert verdict(machine, name, *arguments) == expected
 
 
@@ -206,7 +208,7 @@ def test_every_allowed_call_has_a_number(machine: str) -> None:
 
 
 @both
-def test_the_filter_is_one_that_the_kernel_accepts(machine: str) -> None:
+def test_the_kernel_accepts_the_filter(machine: str) -> None:
     program = seccomp.build(machine, PID, execute=True)
     assert len(program) <= 4096  # BPF_MAXINSNS
     for at, instruction in enumerate(program):
@@ -217,14 +219,14 @@ def test_the_filter_is_one_that_the_kernel_accepts(machine: str) -> None:
 
 
 @both
-def test_who_places_threads_may_name_any(machine: str) -> None:
+def test_a_child_that_places_threads_may_set_the_affinity_of_any_thread(machine: str) -> None:
     program, number = seccomp.build(machine, PID, places_threads=True), syscall_numbers(machine)["sched_setaffinity"]
     assert run_filter(program, AUDIT[machine], number, (PID + 1,)) == ALLOW
     assert verdict(machine, "sched_setaffinity", PID + 1) == EPERM
 
 
 @both
-def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
+def test_a_child_that_uses_gpus_may_control_their_devices(machine: str) -> None:
     program, number = seccomp.build(machine, PID, uses_gpus=True), syscall_numbers(machine)["ioctl"]
 
     def verdict_of(command: int) -> int:
@@ -242,7 +244,7 @@ def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
 
 
 @both
-def test_who_uses_cards_may_listen_where_nobody_is(machine: str) -> None:
+def test_a_child_that_uses_gpus_may_open_only_unix_sockets_that_it_cannot_connect(machine: str) -> None:
     program, numbers = seccomp.build(machine, PID, uses_gpus=True), syscall_numbers(machine)
 
     def verdict_of(name: str, *arguments: int) -> int:

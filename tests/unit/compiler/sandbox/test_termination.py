@@ -31,7 +31,7 @@ def explained(status: int, *, cpu_s: float = 0, log: str = "", oom_kills: int = 
         (explained(3, log="x" * 10_000), BuildCrashed, "exited with status 3: xxx"),
     ],
 )
-def test_every_ending_has_its_error(error: OctetError, kind: type[OctetError], message: str) -> None:
+def test_every_exit_status_has_its_error(error: OctetError, kind: type[OctetError], message: str) -> None:
     assert type(error) is kind
     assert message in error.message
     assert len(error.message) < 300
@@ -39,6 +39,6 @@ def test_every_ending_has_its_error(error: OctetError, kind: type[OctetError], m
 
 
 @pytest.mark.parametrize("text", ["std::bad_alloc", "Cannot allocate memory", "MemoryError", "Out Of Memory"])
-def test_complaints_about_memory_are_recognized(text: str) -> None:
+def test_messages_about_lack_of_memory_are_recognized(text: str) -> None:
     assert is_out_of_memory(f"some text {text} more")
     assert not is_out_of_memory("some other text")

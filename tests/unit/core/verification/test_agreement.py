@@ -80,7 +80,7 @@ def test_a_deviation_may_document_a_share_of_the_range_of_a_real_output() -> Non
     assert decide(integers(1.0), [rounds]) is Outcome.DOCUMENTED
 
 
-def test_a_deviation_is_read_as_it_was_written() -> None:
+def test_a_deviation_survives_a_round_trip() -> None:
     deviation = Deviation("quantize", "rounds to the neighbouring step", 1, 5e-3, 7)
     assert Deviation.from_json(deviation.to_json()) == deviation
 
@@ -107,7 +107,7 @@ def test_only_a_report_of_an_unaccepted_difference_is_different() -> None:
     assert not is_different({"verified": False, "outcome": "not_checked"})
 
 
-def test_a_comparison_is_read_as_it_was_written() -> None:
+def test_a_comparison_survives_a_round_trip() -> None:
     both = of(OutputComparison(10, 9, True, None, 2.5), OutputComparison(10, 9, False, 3.0))
     assert Comparison.from_json(both.to_json()) == both
 

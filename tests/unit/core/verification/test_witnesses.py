@@ -34,7 +34,7 @@ def test_an_equal_witness_is_named_with_its_version_options_and_inputs() -> None
     assert found["inputs"] == {"count": 4, "kinds": {"minimum": 1, "random": 2, "maximum": 1}}
 
 
-def test_what_differs_from_its_reference_is_exact_and_not_verified() -> None:
+def test_a_build_that_differs_from_its_reference_is_exact_and_not_verified() -> None:
     found = report([OWN, Statement(LITERT, integers(5, 7.0))], [], KINDS, "")
     assert (found["exact"], found["verified"], found["outcome"]) == (True, False, "different")
     assert "35 of 40 values from 4 inputs differ (87.5 %), by at most 7 steps" in found["summary"]
@@ -52,7 +52,7 @@ def test_nothing_is_accepted_if_nothing_differs() -> None:
     assert (found["verified"], "accepted" in found) == (True, False)
 
 
-def test_what_differs_from_the_canonical_form_cannot_be_accepted() -> None:
+def test_a_difference_from_the_canonical_form_cannot_be_accepted() -> None:
     own = Statement(CANONICAL, integers(39, 1.0))
     assert "accepted" not in report([own, Statement(LITERT, integers(5, 7.0))], [], KINDS, "", accepts=True)
 
@@ -73,7 +73,7 @@ def test_the_summary_mentions_a_mode_without_a_runtime() -> None:
     assert found["summary"].endswith("; no runtime can be asked that defines mxnet-onednn")
 
 
-def test_what_differs_from_the_canonical_form_is_not_verified() -> None:
+def test_a_build_that_differs_from_the_canonical_form_is_not_verified() -> None:
     own = Statement(CANONICAL, integers(39, 1.0))
     assert report([own, Statement(LITERT, EQUAL)], [], KINDS, "")["verified"] is False
 
@@ -101,7 +101,7 @@ def test_another_session_is_listed_separately_and_decides_nothing() -> None:
     assert entry["text"] == "1 of 40 values from 4 inputs differ (2.5 %), by at most 0.5 of the output's range"
 
 
-def test_a_documented_deviation_is_named_beside_what_differs() -> None:
+def test_a_documented_deviation_is_named_with_the_differences() -> None:
     differing = Statement(LITERT, integers(39, 1.0), deviations=[SATURATES])
     found = report([OWN, differing], [], KINDS, "")
     assert (found["verified"], found["outcome"]) == (True, "documented")

@@ -62,7 +62,7 @@ def test_two_tenants_do_not_share_a_build(builds: BuildStore) -> None:
     other, created = builds.submit(inputs(), "beta~a", 1)
     assert created
     assert builds.submit(inputs(), "acme~b", 1)[0].id == first.id != other.id
-    assert builds.submit(inputs(), "a", 1)[1], "the operator's are as apart"
+    assert builds.submit(inputs(), "a", 1)[1], "the operator does not share a tenant's build either"
 
 
 def test_a_failed_build_is_not_reused(builds: BuildStore) -> None:
@@ -196,7 +196,7 @@ def test_the_list_is_stable_while_builds_are_added(builds: BuildStore) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30])
-def test_what_is_not_a_cursor_is_refused(builds: BuildStore, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(builds: BuildStore, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         builds.list(cursor=cursor)
 

@@ -33,13 +33,13 @@ def run_probe(probe: Path, *lines: str) -> list[str]:
     return [line for line in run.stdout.splitlines() if not line.startswith("gone")]
 
 
-def test_equals_are_chosen_by_chance(probe: Path) -> None:
+def test_equally_busy_workers_are_chosen_at_random(probe: Path) -> None:
     table = order([worker(number) for number in range(4)])
     counts = Counter(run_probe(probe, table, *["choose m - -"] * 4000))
     assert all(850 < counts[f"w{number}"] < 1150 for number in range(4))  # five standard deviations
 
 
-def test_the_least_busy_for_its_capacity_is_chosen(probe: Path) -> None:
+def test_the_worker_that_is_least_busy_relative_to_its_capacity_is_chosen(probe: Path) -> None:
     table = order([worker(0, capacity=2), worker(1, capacity=8)])
     assert run_probe(probe, table, "give w0", "give w1", "give w1", "choose m 1 -") == ["w1"]
     assert run_probe(probe, table, "give w0", *["give w1"] * 5, "choose m 1 -") == ["w0"]
@@ -53,7 +53,7 @@ def test_draining_tried_and_unsuitable_workers_are_skipped(probe: Path) -> None:
     ]
 
 
-def test_one_whose_connection_failed_comes_last(probe: Path) -> None:
+def test_a_worker_whose_connection_failed_is_chosen_last(probe: Path) -> None:
     table = order([worker(0), worker(1)])
     assert set(run_probe(probe, table, "avoid w0", *["give w1"] * 9, *["choose m - -"] * 50)) == {"w1"}
     assert run_probe(probe, order([worker(0)]), "avoid w0", "choose m - -") == ["w0"]

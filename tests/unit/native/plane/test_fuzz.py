@@ -7,10 +7,10 @@ import pytest
 from tests.support.native import run_ctest
 
 
-def test_damaged_requests_break_nothing() -> None:
+def test_damaged_requests_do_no_harm() -> None:
     run_ctest("plane_fuzz")
 
 
 @pytest.mark.slow  # building the whole data plane with sanitizers takes minutes
-def test_damaged_requests_break_nothing_that_sanitizers_see() -> None:
+def test_sanitizers_find_nothing_in_damaged_requests() -> None:
     run_ctest("plane_fuzz", "address,undefined")

@@ -163,7 +163,7 @@ def reason(request: bytes, plane: Read, h11_read: Read) -> str:
     return ""
 
 
-def test_generated_and_spoiled_requests_are_read_as_h11_reads_them(probe: Path) -> None:
+def test_generated_and_damaged_requests_are_read_like_by_h11(probe: Path) -> None:
     chance = random.Random(SEED)
     requests = [request_of(chance) for _ in range(COUNT)]
     seen = Counter[str]()

@@ -25,17 +25,17 @@ _CONSTANT = re.compile(r"^constexpr \w+ (\w+) =", re.MULTILINE)
 _RENAMED = {"ob_refcnt", "ob_type"}  # members of PyObject; only their sizes are important
 
 
-def test_it_exports_one_function() -> None:
+def test_the_library_exports_one_function() -> None:
     assert dynamic_symbols(_LIBRARY).defined == {"octet_python_functions"}
 
 
-def test_it_needs_the_runtime_and_the_c_library() -> None:
+def test_the_library_needs_the_runtime_and_the_c_library() -> None:
     needed = {name.split(".so")[0] for name in dynamic_symbols(_LIBRARY).libraries}
     assert needed <= {"liboctet_runtime", "libc", "libm", "libdl", "libpthread"}
     assert "liboctet_runtime" in needed
 
 
-def test_it_wants_what_its_header_declares() -> None:
+def test_the_library_imports_exactly_the_symbols_of_its_header() -> None:
     wanted = {name for name in dynamic_symbols(_LIBRARY).wanted if "Py" in name}
     assert wanted == {name for _, name, _ in _DECLARATION.findall(_HEADER.read_text())} | {"_Py_NoneStruct"}
 
@@ -48,7 +48,7 @@ def test_this_interpreter_defines_all_required_symbols() -> None:
 
 @pytest.mark.skipif(not _PYTHON_H.is_file(), reason=f"NOT TESTED against Python.h, since there is no {_PYTHON_H}")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT TESTED against Python.h, since there is no g++")
-def test_its_declarations_are_those_of_the_limited_api(tmp_path: Path) -> None:
+def test_the_declarations_equal_those_of_the_limited_api(tmp_path: Path) -> None:
     """Compares types, sizes and constants with those of Python's own header, limited to the stable ABI of 3.11, by
     compiling them.
     """

@@ -27,10 +27,10 @@ def _fuzz(program: Path, code: Path, constants: Path, count: int) -> int:
     return loaded
 
 
-def test_damaged_configs_break_nothing(code: Path, constants: Path) -> None:
+def test_damaged_configs_do_no_harm(code: Path, constants: Path) -> None:
     assert 0 < _fuzz(built_program("runtime_fuzz"), code, constants, 2000) < 4000
 
 
 @pytest.mark.slow
-def test_damaged_configs_break_nothing_that_sanitizers_see(code: Path, constants: Path) -> None:
+def test_sanitizers_find_nothing_in_damaged_configs(code: Path, constants: Path) -> None:
     assert _fuzz(built_program("runtime_fuzz", "address,undefined"), code, constants, 20_000) > 0

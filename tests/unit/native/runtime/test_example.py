@@ -47,7 +47,7 @@ def test_errors_are_printed(predict: Path, tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (1, f"{tmp_path / 'nowhere'}: No such file or directory\n")
 
 
-def test_it_takes_two_megabytes(tmp_path: Path) -> None:
+def test_the_example_takes_two_megabytes(tmp_path: Path) -> None:
     """The two megabytes include the C library and the dynamic loader, which use one megabyte. Like most models, the
     model does not use libm.
     """

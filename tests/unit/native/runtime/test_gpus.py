@@ -155,7 +155,7 @@ def _parallel(library: str, constants: str) -> Any:
 # --- Tests -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_reads_what_is_bound(files: Files) -> None:
+def test_a_run_reads_the_bound_inputs(files: Files) -> None:
     first, second, elsewhere, seconds, symbol, other = files.run(_runs)
     counted = CONSTANTS[LENGTH:]
     assert first == [(2 * (counted + 1)).tolist()]
@@ -174,13 +174,13 @@ def test_resident_runs_begin_with_the_same_states(files: Files) -> None:
     assert error.endswith(": the number of runs must be positive, not 0")
 
 
-def test_nothing_is_left_on_the_card(files: Files) -> None:
+def test_no_memory_of_the_gpu_is_leaked(files: Files) -> None:
     (during, after, again, at_last), used_bytes = files.run(_leaves_nothing)
     assert during == again > 0
     assert (after, at_last, used_bytes) == (0, 0, 0)
 
 
-def test_state_is_kept_on_the_card_or_by_the_caller(files: Files) -> None:
+def test_state_is_stored_on_the_gpu_or_by_the_caller(files: Files) -> None:
     seen, callers, error, begun_again, _ = files.run(_sequence)
     assert seen == [1, 2, 3, 4]
     assert callers == [40, 41, 41]
@@ -195,13 +195,13 @@ def test_a_call_is_launched_as_the_plan_specifies(launch: list[int], files: File
     assert files.run(_launches, launch) == launch
 
 
-def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
+def test_more_shared_memory_than_the_gpu_has_is_refused(files: Files) -> None:
     config = on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
     error = files.run(refusal, config)
     assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in error
 
 
-def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
+def test_a_process_uses_only_the_visible_gpus(files: Files) -> None:
     gpus = "8.6:1000000000;8.9:2000000000"
     everything = [["Emulated 8.6", 86, 10**9], ["Emulated 8.9", 89, 2 * 10**9]]
     assert files.run(_cards, cards=gpus) == [everything, 12090, 10**9]
@@ -261,7 +261,7 @@ def test_a_gpu_without_memory_is_reported(files: Files) -> None:
     assert not is_lost
 
 
-def test_instances_spread_over_the_cards_that_run_the_model(files: Files) -> None:
+def test_instances_are_spread_over_the_gpus_that_can_run_the_model(files: Files) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["arena_bytes"] = 30 << 20
     results, error, used, _ = files.run(_instances, config, 5, cards="8.0:100000000;7.5;8.6:70000000")
@@ -272,7 +272,7 @@ def test_instances_spread_over_the_cards_that_run_the_model(files: Files) -> Non
 @pytest.mark.parametrize(
     ("result", "name"), [(700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED"), (214, "ECC_UNCORRECTABLE")]
 )
-def test_a_card_that_fails_is_lost_to_the_process(result: int, name: str, files: Files) -> None:
+def test_a_gpu_that_fails_is_lost_to_the_process(result: int, name: str, files: Files) -> None:
     (first, again, other, new), is_lost, other_is_lost, _ = files.run(_lost, fault=f"launch:3:{result}")
     failed = "OctetError: GPU 0 (Emulated 8.6) failed and cannot be used by this process any more"
     assert first == f"{failed}: the run: CUDA_ERROR_{name}"

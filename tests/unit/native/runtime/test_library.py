@@ -14,11 +14,11 @@ _MOST_BYTES = 300_000
 _DECLARED = set(re.findall(r"^OCTET_API[^;(]*?\b(octet_\w+)\(", _HEADER.read_text(), re.MULTILINE))
 
 
-def test_it_exports_what_its_header_declares_and_nothing_else() -> None:
+def test_the_library_exports_exactly_the_functions_of_its_header() -> None:
     assert dynamic_symbols(_LIBRARY).defined == _DECLARED
 
 
-def test_it_needs_the_c_library_alone() -> None:
+def test_the_library_needs_only_the_c_library() -> None:
     found = dynamic_symbols(_LIBRARY)
     libraries = {name.split(".so")[0] for name in found.libraries}
     assert libraries <= {"libc", "libm", "libdl", "libpthread", "ld-linux-x86-64"}

@@ -95,7 +95,7 @@ def test_a_model_without_constants_is_loaded(code: Path, tmp_path: Path) -> None
     assert _answer(_load(_ONE_CALL, code, tmp_path / "empty"), 4) == [8] * LENGTH
 
 
-def test_all_is_unmapped_with_the_last_instance(tmp_path: Path, code: Path, constants: Path) -> None:
+def test_the_model_is_unmapped_with_the_last_instance(tmp_path: Path, code: Path, constants: Path) -> None:
     own = tmp_path / "own.so"
     shutil.copy(code, own)
     model = _load(SIMPLE, own, constants)

@@ -128,7 +128,7 @@ def test_a_descheduled_worker_gets_the_core_of_the_caller(
     assert afterwards == {CORES[1]}
 
 
-def test_a_child_has_threads_of_its_own(threads: RuntimeThreads) -> None:
+def test_a_forked_child_starts_its_own_threads(threads: RuntimeThreads) -> None:
     with threads.team(SHARED, budget=3) as team:
         with team.lease(3):
             threads.launch("compute", Loop.of(10))

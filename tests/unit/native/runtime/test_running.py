@@ -39,7 +39,7 @@ def _instance(config: Any, code: Path, constants: Path) -> NativeInstance:
     return NativeModel.load_files(canonical_json(config), code, constants).instance()
 
 
-def test_a_run_reads_what_is_bound(code: Path, constants: Path) -> None:
+def test_a_run_reads_the_bound_inputs(code: Path, constants: Path) -> None:
     instance = _instance(SIMPLE, code, constants)
     given, got = tensor(1), tensor()
     instance.bind([address(given)], [address(got)])
@@ -93,7 +93,7 @@ def test_a_call_that_fails_is_named(code: Path, empty: Path) -> None:
             run()
 
 
-def test_timed_runs_say_how_long_each_call_took(code: Path, constants: Path) -> None:
+def test_timed_runs_report_the_time_of_each_call(code: Path, constants: Path) -> None:
     instance = _instance(SIMPLE, code, constants)
     given, got = tensor(1), tensor()
     instance.bind([address(given)], [address(got)])
@@ -204,7 +204,7 @@ def test_a_state_has_the_initial_value_of_the_signature(
 
 
 @pytest.mark.parametrize("symbol", ["shared_twice", "through_workspace"])
-def test_functions_reach_their_runtime(symbol: str, code: Path, empty: Path) -> None:
+def test_compiled_functions_can_call_the_runtime(symbol: str, code: Path, empty: Path) -> None:
     instance = _instance(config_of(_STRAIGHT, [(symbol, [0, 1])]), code, empty)
     given, got = tensor(np.arange(LENGTH)), tensor()
     instance.bind([address(given)], [address(got)])

@@ -182,7 +182,7 @@ def test_a_lease_that_was_not_entered_is_not_left(threads: RuntimeThreads) -> No
 
 @two_cores
 @pytest.mark.parametrize("count", sorted({2, len(CORES)}))
-def test_threads_of_a_call_have_cores_of_their_own(
+def test_threads_of_a_call_run_on_separate_cores(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any], count: int
 ) -> None:
     def placed() -> list[set[int]]:

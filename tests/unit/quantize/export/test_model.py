@@ -49,7 +49,7 @@ def test_a_network_of_pytorch(name: str) -> None:
     )
     assert {each: found[each] for each in whole} == dict.fromkeys(whole, 1) | {"Conv": 5, "LayerNormalization": 2}
     assert (found["Softmax"], found["Sigmoid"], found["Exp"], found["Sqrt"]) == (1, 2, 0, 0)
-    assert found["Cast"] == 0, "nothing is left of what importers take in float64"
+    assert found["Cast"] == 0, "the importers' conversions to float64 are removed"
 
 
 def test_a_network_of_tflite() -> None:

@@ -90,7 +90,9 @@ def test_differences_and_means_become_operators_with_an_integer_form() -> None:
     data, document = model.build(), Document(model.build())
     unify(document)
     kinds = [node.op_type for node in document.nodes]
-    assert kinds == ["Add", "Conv", "Relu", "GlobalAveragePool", "ReduceMean", "ReduceMean"], "x may be of any rank"
+    assert kinds == ["Add", "Conv", "Relu", "GlobalAveragePool", "ReduceMean", "ReduceMean"], (
+        "the mean of x stays, because x may have any rank"
+    )
     inputs = [rng.normal(0, 1, (1, 3, 4, 4)).astype(np.float32)]
     made = [import_model(each).module for each in (data, document.serialize())]
     before, after = (oracle.run(module, get_mode(ONNXRUNTIME), inputs) for module in made)

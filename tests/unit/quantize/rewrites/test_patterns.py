@@ -80,7 +80,7 @@ def test_products_of_two_computed_matrices_are_quantized_and_computed_biases_are
     model.output(model.node("Gemm", [square, model.constant(np.ones((4, 4)), "float32"), x], ["y"]), "float32")
     planned = plan(Document(model.build()))
     (layer,) = planned.layers
-    assert (layer.operands, layer.result) == ({0: "x", 1: "x"}, None), "nothing quantized reads it"
+    assert (layer.operands, layer.result) == ({0: "x", 1: "x"}, None), "no quantized layer reads the result"
     assert counted(planned.real) == [("Gemm", "its bias is computed, or not float32", 1)]
 
 
@@ -137,7 +137,7 @@ def test_a_function_of_one_tensor_is_rounded_once() -> None:
     planned = plan(document)
     assert [layer.node.op_type for layer in planned.layers] == ["Conv", "Conv"]
     assert planned.real == {}
-    assert len(planned.observed) == 4, "operand and result of each"
+    assert len(planned.observed) == 4, "the operand and the result of each layer"
     rewrite(document, planned, Form({name: affine(-1, 3, "uint8") for name in planned.observed}))
     module = import_model(document.serialize()).module
     simplified = simplify(module, get_mode(ONNXRUNTIME))

@@ -70,7 +70,7 @@ def test_the_graph_before_and_after() -> None:
     ]
     assert _operator(lines[8]) == "%3 = qnn.conv2d(%2, const<2x1x1x2xi8>, const<2xi32>)"
     rest = "\n".join(lines[13:])
-    assert "qnn.real_exp" in rest, "what stays real"
+    assert "qnn.real_exp" in rest, "softmax stays in float32"
     assert "quantize" not in rest.replace("Softmax", "")
 
 

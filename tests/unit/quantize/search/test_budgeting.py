@@ -36,7 +36,7 @@ def test_as_few_layers_as_possible_are_raised_and_fewest_to_float(raised: int, m
     point, tried = within(0.0, curve, network)
     assert (point.raised, len(point.kept)) == (raised, min(raised, most))
     assert point in tried
-    assert len(set(network.asked)) == len(network.asked) <= len(STEPS) + 9, "by halves, and none twice"
+    assert len(set(network.asked)) == len(network.asked) <= len(STEPS) + 9, "a binary search, without repetitions"
 
 
 @pytest.mark.parametrize(("budget", "raised"), [(0.0, 10), (0.03, 7), (0.5, 0)])

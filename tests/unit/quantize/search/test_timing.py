@@ -58,13 +58,13 @@ def test_as_many_layers_as_fit_are_in_float(most: int) -> None:
     result, watch = found(f"{1.05 + 0.1 * most:.2f}x")
     assert len(result.point.kept) == most
     assert result.met
-    assert len(watch.asked) <= 7 + 3, "by halves"
+    assert len(watch.asked) <= 7 + 3, "a binary search between two points of the curve"
     assert {len(point.kept) for point in result.tried} == set(watch.asked)
 
 
 def test_with_a_budget_the_fastest_mixture_that_meets_both_is_chosen() -> None:
     result, _ = found("2s", budget=0.15)
-    assert len(result.point.kept) == 8, "of those with 5 layers or more that were tried"
+    assert len(result.point.kept) == 8, "the fastest of the points that were tried and have at least 5 layers in float"
     assert (result.met, result.enough) == (True, True)
 
 

@@ -31,7 +31,7 @@ def test_weights_move_by_at_most_one_step_and_no_row_gets_worse(
     weights, products = problem(seed, groups, rows, size, columns)
     made = rounded_adaptively(weights, products, 127)
     nearest = np.rint(weights)
-    assert (np.abs(made - weights) < 1 + 1e-12).all(), "below or above it"
+    assert (np.abs(made - weights) < 1 + 1e-12).all(), "a weight becomes one of the two steps next to it"
     assert (np.abs(made - nearest) <= 1).all()
     assert (np.abs(made) <= 127).all()
     for own, steps, near, gram in zip(weights, made, nearest, products, strict=True):

@@ -48,7 +48,7 @@ def test_channels_reach_about_a_quarter_of_the_range() -> None:
     channels = np.array([[0, 6], [0, 1.4], [0, 0.1], [0, 0], [0, 1e-9]], np.float32)
     assert factors(channels).tolist() == [1, 1, 16, 1, 64]
     both = np.array([[-1, 8], [-0.01, 0.1], [-0.5, 0.001]], np.float32)
-    assert factors(both).tolist() == [1, 16, 1], "the end that is nearer decides"
+    assert factors(both).tolist() == [1, 16, 1], "the end that is closer to its limit decides"
 
 
 @pytest.mark.parametrize("times", [1, 2])

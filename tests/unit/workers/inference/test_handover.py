@@ -65,7 +65,7 @@ async def test_it_stops_when_memory_is_full(serving: Serving, plane: FakePlane) 
     tables = models(*"abcdef")
     async with serving(tables, refresh_s=1e6, memory_bytes=100) as registry:
         await taken_over(registry, [(name, None) for name in "abcdef"])
-        assert len(plane.loads) == 3, "there is room for two"
+        assert len(plane.loads) == 3, "the memory has room for two, so the third evicts one"
 
 
 async def test_it_stops_after_the_time_limit_and_the_load_goes_on(

@@ -104,7 +104,7 @@ async def test_a_model_that_is_unloaded_during_its_load_stays_unloaded(plane: Fa
         await eventually_async(lambda: not plane.models)
 
 
-async def test_load_retries_at_once_what_could_not_be_loaded(plane: FakePlane, serving: Serving) -> None:
+async def test_load_retries_a_failed_model_at_once(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
     build = tables.model("m", blank)
     assert build.artifact

@@ -43,9 +43,10 @@ class FewAddresses(Addresses):
 
 
 class Supervisor:
-    """
+    """Records requests to start and end the data planes of tenants.
+
     Attributes:
-        asked: the requests that it received.
+        asked: pairs of a tenant, and whether its data plane is wanted.
     """
 
     def __init__(self) -> None:
@@ -73,9 +74,10 @@ class Listener(PlaneListener):
 
 
 class Scene:
-    """
+    """The data planes of tenants, with fakes of all other components.
+
     Attributes:
-        front: the public data plane.
+        front: the fake of the public data plane.
     """
 
     def __init__(self, folder: Path) -> None:

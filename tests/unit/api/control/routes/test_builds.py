@@ -78,7 +78,7 @@ def test_a_failed_build_has_its_error(plane: ControlPlane, url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/log"])
-def test_a_build_that_there_is_not(plane: ControlPlane, path: str) -> None:
+def test_a_missing_build(plane: ControlPlane, path: str) -> None:
     problem(plane.client.get(f"/api/v1/builds/nothing{path}"), 404, "not_found")
 
 
@@ -258,5 +258,5 @@ class TestCancel:
         plane.succeed()
         assert plane.client.post(f"{url}/cancel").json()["state"] == "succeeded"
 
-    def test_a_build_that_there_is_not(self, plane: ControlPlane) -> None:
+    def test_a_missing_build(self, plane: ControlPlane) -> None:
         problem(plane.client.post("/api/v1/builds/nothing/cancel"), 404, "not_found")

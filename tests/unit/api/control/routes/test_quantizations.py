@@ -122,7 +122,7 @@ def test_the_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
     version, float_version = plane.client.get("/api/v1/models/net").json()["versions"]
     assert (version["version"], version["state"], version["format"]) == (2, "building", "onnx")
     assert version["metadata"] == float_version["metadata"]
-    assert float_version["state"] == "canceled", "the quantization is no build of the float version"
+    assert float_version["state"] == "canceled", "the quantization does not count as a build of the float version"
     claim = plane.claim()
     assert (claim.build.version, claim.inputs.source, dict(claim.inputs.options)) == (2, digest_of(QUANTIZED), {})
     (listed,) = plane.client.get("/api/v1/models/net/quantizations").json()["builds"]
@@ -154,7 +154,7 @@ def test_dynamic_quantization_needs_no_calibration_set(
     quantization = plane.client.get(build["links"]["quantization"]).json()
     assert (quantization["version"], quantization["source"]) == (2, digest_of(QUANTIZED))
     again = quantize(plane, b"", version=1, **query).json()
-    assert again["id"] == build["id"], "its result is whole without a set"
+    assert again["id"] == build["id"], "no calibration set is missing, so the result is reused"
 
 
 def test_an_earlier_result_becomes_a_version_of_another_model_too(plane: ControlPlane, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_the_calibration_set_is_kept_while_it_is_needed(plane: ControlPlane, tmp
     assert services.layout.blobs.exists(digest_of(SET)), "the build waits"
     succeed(plane, tmp_path)
     collect()
-    assert services.layout.blobs.exists(digest_of(SET)), "another mixture may be made of it"
+    assert services.layout.blobs.exists(digest_of(SET)), "a further quantization may use the set"
     assert plane.client.get(build["links"]["quantization"]).json()["report"] == REPORT
     assert quantize(plane, b"", data=digest_of(SET), method="mse").status_code == 202
     assert plane.client.delete("/api/v1/models/net").is_success

@@ -83,7 +83,7 @@ def serving(server: OneAtATime, folder: Path) -> Iterator[dict[str, str | int]]:
 
 
 @pytest.mark.parametrize("polls", [True, False])
-def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, polls: bool) -> None:
+def test_a_closed_loop_reaches_the_rate_of_the_server(run: Run, tmp_path: Path, polls: bool) -> None:
     clients = 3
     server = OneAtATime(b"right", together=clients)
     with serving(server, tmp_path) as at:
@@ -96,7 +96,7 @@ def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, pol
 
 
 @pytest.mark.parametrize("polls", [True, False])
-def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path: Path, polls: bool) -> None:
+def test_waiting_in_an_open_loop_counts_as_latency(run: Run, tmp_path: Path, polls: bool) -> None:
     """Sends twice as many requests as the server can handle. The n-th request waits for n / 2 service times."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)], polls=polls))  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path:
     assert max(answer.latency_s for answer in outcome.answers) > 15 * SERVICE_S
 
 
-def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_path: Path) -> None:
+def test_requests_that_the_generator_is_late_with_are_counted_and_not_sent(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
         pass  # The server has ended: connections are refused, and no request waits for another.
     rate = 200_000  # All are due at once, which is more than a client can send within `latest_s`.
@@ -115,26 +115,26 @@ def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_p
     assert len(outcome.answers) + outcome.unsent == rate
 
 
-def test_what_was_sent_late_is_waited_for(run: Run, tmp_path: Path) -> None:
+def test_the_generator_waits_for_responses_to_late_requests(run: Run, tmp_path: Path) -> None:
     """A generator that is late sends the last requests after their time, and still waits for their responses."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(1e6, 1e-4)], patience_s=GIVE_UP_S))  # type: ignore[arg-type]
     assert outcome.statuses == {"200": 100}
 
 
-def test_wrong_answers_are_counted(run: Run, tmp_path: Path) -> None:
+def test_wrong_responses_are_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right", b"wrong"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
     assert (len(outcome.good), outcome.wrong) == (2, 2)
 
 
-def test_a_refusal_is_no_wrong_answer_and_its_connection_is_left(run: Run, tmp_path: Path) -> None:
+def test_a_refusal_is_not_a_wrong_response_and_ends_the_connection(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"full", status="429 Too Many Requests", keep=False), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
     assert (outcome.statuses, outcome.wrong, outcome.good) == ({"429": 4}, 0, [])
 
 
-def test_a_server_that_is_not_there_loses_requests(run: Run, tmp_path: Path) -> None:
+def test_requests_to_a_missing_server_are_lost(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
         pass
     assert run(Load(**at, phases=[Phase(20, 0.1)])).statuses == {"lost": 2}  # type: ignore[arg-type]

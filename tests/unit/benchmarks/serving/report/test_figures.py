@@ -28,27 +28,27 @@ def test_arrivals_are_constant_in_each_phase() -> None:
     assert list(load.arrivals_s()) == pytest.approx([0, 0.5, 1.0, 1.5, 1.6])
 
 
-def test_recovery_is_when_ten_probes_in_a_row_are_in_time() -> None:
+def test_recovery_is_the_first_of_ten_successive_probes_in_time() -> None:
     late = {0, 1, 5}
     probes = [Answer(0.1 * at, 0.5 if at in late else 0.01, 200, True) for at in range(20)]
     assert recovery_s(probes, 0.02) == pytest.approx(0.6)
     assert recovery_s(probes[:15], 0.02) == math.inf
 
 
-def test_a_refused_or_wrong_probe_is_no_recovery() -> None:
+def test_a_refused_or_wrong_probe_is_not_a_recovery() -> None:
     answers = [Answer(0.0, 0.01, 429, True), Answer(0.1, 0.01, 200, False)]
     probes = answers + [Answer(0.2 + at, 0.01, 200, True) for at in range(10)]
     assert recovery_s(probes, 0.02) == pytest.approx(0.2)
 
 
-def test_the_slope_of_a_line_is_its_own() -> None:
+def test_the_slope_of_an_exact_line_is_found() -> None:
     slope, error = slope_of([3 + 0.5 * at for at in range(10)], 0.25)
     assert slope == pytest.approx(2.0)
     assert error == pytest.approx(0.0, abs=1e-9)
     assert all(map(math.isnan, slope_of([1.0, 2.0], 1.0)))
 
 
-def test_growth_is_that_of_the_second_half() -> None:
+def test_growth_is_the_slope_of_the_second_half() -> None:
     settled = [float(at) for at in range(60)] + [60.0, 61.0] * 30
     slope, low, high = growth_of(settled, 1.0)
     assert low <= 0 <= high
@@ -95,13 +95,13 @@ def test_overhead_is_the_median_of_differences_within_a_round() -> None:
     assert "| **120** | 100 to 130 | 9 |" in row
 
 
-def test_what_the_floor_computes_is_not_its_overhead() -> None:
+def test_the_computation_of_the_floor_is_not_overhead() -> None:
     (row,) = [line for line in render(results()).splitlines() if line.startswith("| echo")]
     assert "| polling |" in row
     assert "| **40** | 30 to 50 | 9 |" in row
 
 
-def test_the_report_names_the_best_peer_and_holds_octet_to_it() -> None:
+def test_the_report_compares_octet_with_the_best_peer() -> None:
     text = render(results())
     assert "Octet serves 84.0% of that." in text
     assert "The best peer is BentoML, OpenVINO: Octet serves 2.10 × as much" in text  # noqa: RUF001
@@ -109,21 +109,21 @@ def test_the_report_names_the_best_peer_and_holds_octet_to_it() -> None:
     assert "takes 200 MiB (PSS; BentoML, OpenVINO), Octet 100 MiB" in text
 
 
-def test_what_went_wrong_is_in_the_report() -> None:
+def test_the_report_contains_failures_and_wrong_responses() -> None:
     text = render(results())
     assert "| mobilenet_v2 | MLServer, OpenVINO | it ended with 1 |" in text
     assert "| 3 lost |" in text
     assert "**95.0%**" in text
 
 
-def test_the_report_says_what_came_of_the_soak() -> None:
+def test_the_report_contains_the_results_of_the_soak() -> None:
     text = render(results())
     assert "| read | 5 × 200, 2 × 503 |" in text  # noqa: RUF001
     assert "| 5xx, but for planned ones | **2** |" in text
     assert "| 90 to 100 MiB; second half **+0.200** MiB/min (+0.100 to +0.300) |" in text
 
 
-def test_every_model_has_each_server_once() -> None:
+def test_the_plot_has_each_server_of_a_model_once() -> None:
     for served in SERVED:
         names = [peer.name for peer in peers_for(served)]
         assert len(set(names)) == len(names)
@@ -131,6 +131,6 @@ def test_every_model_has_each_server_once() -> None:
         assert all(peer.file in served.row.files for peer in peers_for(served))
 
 
-def test_a_light_model_is_shown_alone_and_beside_a_heavy_one() -> None:
+def test_the_report_compares_a_light_model_alone_and_beside_a_heavy_one() -> None:
     (row,) = [line for line in render(results()).splitlines() if line.startswith("| digits, 200 /s")]
     assert "| 0.10, **0.20** | 0.10, **0.20** | 25.00 | 40.0, 39.0 |" in row

@@ -60,7 +60,7 @@ def test_a_queued_build_is_canceled(server: str, build: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
-def test_canceling_an_ended_build_says_that_it_has_ended(
+def test_canceling_an_ended_build_reports_that_it_has_ended(
     plane: ControlPlane, server: str, build: str, state: str
 ) -> None:
     plane.succeed() if state == "succeeded" else plane.fail(UnsupportedOperator())

@@ -41,7 +41,7 @@ def test_a_chain_of_elementwise_operators_is_one_launch() -> None:
     assert [symbol.rpartition("_")[0] for symbol in symbols] == ["octet_plain_fused_quantize_requantize_dequantize"]
 
 
-def test_each_reduction_is_a_launch_and_what_is_between_them_a_tensor() -> None:
+def test_each_reduction_is_a_launch_and_tensors_connect_the_launches() -> None:
     symbols, module = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.nn.softmax(x[0], axis=1))))
     # The launches for the largest value, the sum and the quotients. The last two also compute the exponentials.
     assert len(symbols) == 3

@@ -182,7 +182,7 @@ def test_a_statement_reads_the_values_of_earlier_statements() -> None:
     holds(fibonacci, [np.array([0, 1], np.int32), np.zeros(10, np.int32)])
 
 
-def test_the_error_names_what_cannot_be_printed() -> None:
+def test_the_error_names_the_expression_that_cannot_be_printed() -> None:
     x = tirx.Var("x", "float16")
     with pytest.raises(Unsupported, match="float16"):
         Printer().define(x, "0")

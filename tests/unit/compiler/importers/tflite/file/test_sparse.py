@@ -76,7 +76,7 @@ def test_any_other_packing_is_malformed_or_read(
     except MalformedModel:
         return
     assert made.shape == shape
-    assert int(made.sum()) == count, "each element has its own place"
+    assert int(made.sum()) == count, "two stored elements were written to the same position"
 
 
 DATA = np.array([[0, 1, 0, 0], [2, 0, 0, 3], [0, 0, 0, 0]], np.float32)

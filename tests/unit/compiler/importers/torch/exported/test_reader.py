@@ -37,7 +37,7 @@ def test_documents_that_pytorch_never_writes_are_refused() -> None:
         ([{**node("torch.ops.aten._print.default", "y", {"as_string": "a"}), "outputs": []}], "has no result"),
     ],
 )
-def test_what_pytorch_runs_is_not_called_damaged(nodes: list[dict[str, Any]], message: str) -> None:
+def test_programs_that_pytorch_runs_are_not_called_damaged(nodes: list[dict[str, Any]], message: str) -> None:
     error = refused(document(nodes))
     assert isinstance(error, Unsupported)
     assert not isinstance(error, MalformedModel)

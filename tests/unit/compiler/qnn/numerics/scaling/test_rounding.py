@@ -19,7 +19,7 @@ from service.compiler.qnn.numerics.scaling.rounding import round_even, watch
         (lambda values: rounding_divide_by_pot(values, 0), [2, 1], 0),
     ],
 )
-def test_ties_are_counted_while_somebody_watches(function: object, values: list[float], ties: int) -> None:
+def test_ties_are_counted_while_they_are_watched(function: object, values: list[float], ties: int) -> None:
     array = np.array(values, np.int64 if isinstance(values[0], int) else np.float32)
     with watch() as seen:
         function(array)  # type: ignore[operator]

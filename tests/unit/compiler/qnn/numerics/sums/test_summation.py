@@ -71,7 +71,7 @@ def test_compiled_sums_equal_the_oracle(shape: tuple[int, ...], axes: tuple[int,
 
 
 def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
-    """The test adds one number after the other, as the definition says."""
+    """Compares the oracle with a sum that the test computes one number at a time."""
     x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
     sums = [np.float32(0)] * 16
     for index, term in enumerate(x):
@@ -150,7 +150,7 @@ def test_compiled_moments_equal_the_oracle(length: int) -> None:
 
 @pytest.mark.parametrize("length", [3, 8, 11, 12, 15, 16, 45])
 def test_squares_are_added_to_eight_sums(length: int) -> None:
-    """The test adds one number after the other, as the definition says."""
+    """Compares the oracle with a sum that the test computes one number at a time."""
     x = np.random.default_rng(0).normal(0, 1, length).astype(np.float32)
     whole, sums = length // 8 * 8, [np.asarray(0, np.float32)] * 8
     for position in range(whole):
