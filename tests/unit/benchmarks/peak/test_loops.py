@@ -72,7 +72,7 @@ def test_the_code_of_a_loop_has_every_product_on_every_cpu(cpu: str, name: str) 
 def test_a_loop_that_lost_a_product_is_refused(encoding: str) -> None:
     line = f"\t{encoding}vpdpbusd\t%ymm12, %ymm14, %ymm0\n"
     check_code(".LBB0_1:\n" + 12 * line, named("vpdpbusd ymm"))
-    with pytest.raises(RuntimeError, match="a repetition has 12, and the code's basic blocks have 11"):
+    with pytest.raises(RuntimeError, match="a repetition has 12 of these instructions, but the basic blocks have 11"):
         check_code(".LBB0_1:\n" + 11 * line, named("vpdpbusd ymm"))
     with pytest.raises(RuntimeError, match="blocks have 2, 10"):
         check_code("before:\n" + 2 * line + ".LBB0_1:\n" + 10 * line, named("vpdpbusd ymm"))
