@@ -102,10 +102,10 @@ class Model:
         return found
 
     def __repr__(self) -> str:
-        def shown(specs: Sequence[TensorSpec]) -> str:
+        def listed(specs: Sequence[TensorSpec]) -> str:
             return ", ".join(f"{each.name}: {each.datatype}{list(each.shape)}" for each in specs)
 
-        return f"<octet.Model {self.digest[:19]} ({shown(self.inputs)}) -> ({shown(self.outputs)})>"
+        return f"<octet.Model {self.digest[:19]} ({listed(self.inputs)}) -> ({listed(self.outputs)})>"
 
 
 def _no_single_size(signature: ModelSignature) -> Exception:
