@@ -43,11 +43,11 @@ def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"tls_cert": Path("cert.pem")}, "tls_cert and tls_key belong together"),
+        ({"tls_cert": Path("cert.pem")}, "tls_cert and tls_key must be set together"),
         ({"cluster_key": "a" * 16, "cluster_key_file": Path("key")}, "set only one of them"),
         ({"plane_per_tenant": True, "role": "worker"}, "plane_per_tenant is a setting of octet serve"),
         ({"plane_per_tenant": True, "shared_memory": True}, "exclude each other"),
-        ({"registry_username": "user"}, "belong together"),
+        ({"registry_username": "user"}, "must be set together"),
         ({"database_url": "mysql://host/data"}, "begins with postgresql://"),
         ({"admin_key": "no key"}, "admin_key"),
     ],

@@ -79,7 +79,7 @@ def test_the_database_of_a_newer_release_is_not_changed(database: Database) -> N
         connection.exec_driver_sql("UPDATE schema_floor SET oldest = '9998'")
     with pytest.raises(Unsupported, match="9999") as caught:
         database.migrate()
-    assert "newer Octet" in str(caught.value.hint)
+    assert "newer release of Octet" in str(caught.value.hint)
 
 
 def test_a_transaction_that_raises_changes_nothing(database: Database) -> None:

@@ -30,7 +30,8 @@ def references(members: Any) -> Iterator[str]:
 
 
 def test_every_referenced_schema_exists_and_every_schema_is_used() -> None:
-    assert set(references(PATHS)) | set(references(SCHEMAS)) == set(SCHEMAS)
+    # The control plane adds the responses of errors, and defines their schema (`control.openapi`).
+    assert {*references(PATHS), *references(SCHEMAS)} - {"Problem"} == set(SCHEMAS)
 
 
 def test_required_members_are_described() -> None:

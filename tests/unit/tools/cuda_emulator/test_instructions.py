@@ -220,7 +220,7 @@ UNKNOWN = {
     ),
     "a fragment of another size": (
         'asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%0},{%0},{%0},{%0,%0};" : "+r"(a));',
-        "registers where 4 belong",
+        "registers instead of 4",
     ),
     "a constraint": ('asm("mov.b32 %0, 1;" : "=q"(a));', 'constraint "q"'),
     "an operand": ('asm("mov.b32 %0, %7;" : "=r"(a));', "uses %7"),
