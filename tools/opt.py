@@ -22,15 +22,11 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.parser import parse_module
 from service.compiler.qnn.printer import complete_text_of, text_of
 from service.compiler.targets import codegen_target
-from service.core.builds.build import Stage
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from service.core.errors import OctetError
 from service.core.target import parse_target
 
-# Passes whose result is a QNN graph. Later passes emit calls of kernels and tensor programs.
-PASSES: dict[str, Pass] = {
-    each.name: each for each in PIPELINE.passes if each.stage is Stage.SELECT and each.name != "select"
-}
+PASSES: dict[str, Pass] = {each.name: each for each in PIPELINE.passes if each.returns_graph}
 
 
 def run_passes(module: tvm.IRModule, names: Sequence[str], numerics: str, target: str) -> tvm.IRModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -45,16 +46,17 @@ def inspect_file(
         return result.description, graph
 
 
-def passes_of(
+def write_passes(
     source: Path,
+    directory: Path,
     within: Path,
     settings: Settings,
     target: Target,
     numerics: str,
     shapes: Mapping[str, Sequence[int]] | None = None,
-) -> tuple[str, dict[str, str]]:
-    """Returns the pipeline of passes as text. Also returns the text of the model after each pass, by file name, in
-    order.
+) -> tuple[str, list[str]]:
+    """Writes the text of the model after each pass to a file of `directory`, which is created if needed. Returns the
+    pipeline of passes as text, and the names of the files, in order.
 
     Args:
         source, within, shapes: as for `inspect_file`.
@@ -67,8 +69,15 @@ def passes_of(
         result = _ask(PASSES, request, scratch, settings)
         # If an upload has taken over the child, the child could leave a link, which this process would follow with the
         # rights of this process.
-        written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
-        return result.pipeline, {path.name: path.read_text() for path in written}
+        written = sorted(
+            path
+            for path in scratch.iterdir()
+            if path.suffix in (".qnn", ".txt") and path.is_file() and not path.is_symlink()
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in written:
+            shutil.copyfile(path, directory / path.name)
+        return result.pipeline, [path.name for path in written]
 
 
 def _ask(role: Role[AnyRequest, Result], request: AnyRequest, scratch: Path, settings: Settings) -> Result:

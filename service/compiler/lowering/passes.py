@@ -79,8 +79,21 @@ class Pass:
     stage: Stage
     run: Run
 
+    @property
+    def returns_graph(self) -> bool:
+        """True if the result is a QNN graph, whose complete text can be parsed. The pass `select` emits calls of
+        kernels, which are not part of the module.
+        """
+        return self.stage is Stage.SELECT and self.name != "select"
+
     def text_of(self, module: tvm.IRModule) -> str:
-        """Returns readable text of `module` after this pass: the QNN graph, or TVM script if it has tensor programs."""
+        """Returns the text of `module` after this pass.
+
+        For a QNN graph, this is the complete text. With calls of kernels, it is the graph without the values of
+        constants, and with tensor programs, it is TVM script.
+        """
+        if self.returns_graph:
+            return printer.complete_text_of(module)
         if self.stage in (Stage.SELECT, Stage.LEGALIZE):
             return printer.text_of(module)
         return str(module.script(show_meta=False)) + "\n"
@@ -123,18 +136,21 @@ class Pipeline:
 
 
 class Dump:
-    """Writes the module after each pass to a folder: `00-import.txt`, `01-choose-kernels.txt` …"""
+    """Writes the module after each pass to a folder: `00-import.qnn`, `01-choose-kernels.qnn` … `16-legalize.txt` …
+
+    The files `*.qnn` can be compiled, and read by `tools.opt`.
+    """
 
     def __init__(self, folder: Path, module: tvm.IRModule) -> None:
         """Writes the imported `module`, which is the input of the first pass."""
         self._folder, self._written = folder, 0
-        self._write("import", printer.text_of(module))
+        self._write("import.qnn", printer.complete_text_of(module))
 
     def __call__(self, each: Pass, module: tvm.IRModule) -> None:
-        self._write(each.name, each.text_of(module))
+        self._write(f"{each.name}.{'qnn' if each.returns_graph else 'txt'}", each.text_of(module))
 
     def _write(self, name: str, text: str) -> None:
-        (self._folder / f"{self._written:02}-{name}.txt").write_text(text)
+        (self._folder / f"{self._written:02}-{name}").write_text(text)
         self._written += 1
 
 

@@ -337,6 +337,7 @@ _PLAIN = {
     "astype": "Astype",
     "concat": "Concat",
     "gather_elements": "GatherElements",
+    "matmul": "Matmul",
     "nn.pad": "Pad",
     "permute_dims": "PermuteDims",
     "strided_slice": "StridedSlice",

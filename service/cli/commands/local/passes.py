@@ -19,7 +19,8 @@ PassesOption = Annotated[
         "--passes",
         metavar="DIR",
         file_okay=False,
-        help="MODEL is a model file: write its text after each compiler pass into DIR, for --target and --numerics.",
+        help="MODEL is a model file: write its text after each compiler pass into DIR, for --target and --numerics. "
+        "octet compile reads the files *.qnn.",
     ),
 ]
 
@@ -30,7 +31,7 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     Raises:
         InvalidInput: `file` does not exist, or the folder is not empty.
     """
-    from service.compiler.build.inspection import passes_of
+    from service.compiler.build.inspection import write_passes
     from service.compiler.importers.detect import format_of
     from service.core.builds.numerics import DEFAULT_MODE, parse_mode
     from service.core.target import parse_target
@@ -42,11 +43,8 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     with file.open("rb") as source:
         mode = parse_mode(numerics) if numerics else DEFAULT_MODE[format_of(source)]
     with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
-        pipeline, texts = passes_of(upload, Path(within), load_checked({}), parse_target(target), mode)
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (directory / name).write_text(text)
+        pipeline, names = write_passes(upload, directory, Path(within), load_checked({}), parse_target(target), mode)
     if as_json:
-        output.document({"pipeline": pipeline, "directory": str(directory), "files": list(texts)})
+        output.document({"pipeline": pipeline, "directory": str(directory), "files": names})
     else:
-        output.show(pipeline, *(str(directory / name) for name in texts))
+        output.show(pipeline, *(str(directory / name) for name in names))

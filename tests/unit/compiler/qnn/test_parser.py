@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.compiler.importers.auto import import_model
-from service.compiler.qnn import oracle
+from service.compiler.qnn import oracle, parser
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.parser import InvalidText, parse_module
+from service.compiler.qnn.plain import PLAIN
 from service.compiler.qnn.printer import complete_text_of, text_of
 from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.examples import examples
@@ -65,6 +66,10 @@ def test_equal_constants_are_printed_once_and_shared() -> None:
     assert printed.startswith("// qnn 1\nmain\n")
     assert re.findall(r"#\d+", printed) == ["#0", "#0", "#0"]
     assert complete_text_of(parse_module(printed)) == printed
+
+
+def test_every_operator_that_the_oracle_evaluates_can_be_written() -> None:
+    assert {name.removeprefix("relax.") for name in PLAIN} <= set(parser._PLAIN)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from service.cli.app import app
+from service.compiler.importers.auto import import_model
 from service.compiler.lowering import pass_order
+from service.compiler.qnn.printer import complete_text_of
 
 SAMPLE = Path(__file__).resolve().parents[5] / "examples" / "digits_int8.tflite"
 
@@ -21,12 +23,21 @@ def explain(*arguments: str, status: int = 0) -> str:
 
 def test_there_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
     document = json.loads(explain("--passes", str(tmp_path / "ir"), "--json"))
-    names = [f"{index:02}-{name}.txt" for index, name in enumerate(["import", *pass_order.ORDER])]
+    order = ["import", *pass_order.ORDER]
+    first = order.index("select")
+    names = [f"{index:02}-{name}.{'qnn' if index < first else 'txt'}" for index, name in enumerate(order)]
     assert document == {"pipeline": pass_order.text(), "directory": str(tmp_path / "ir"), "files": names}
     assert sorted(path.name for path in (tmp_path / "ir").iterdir()) == names
-    assert "qnn.conv2d" in (tmp_path / "ir" / "00-import.txt").read_text()
     (selected,) = (tmp_path / "ir").glob("*-select.txt")
     assert "octet_conv_" in selected.read_text()
+
+
+def test_the_files_before_kernels_are_selected_are_models(tmp_path: Path) -> None:
+    explain("--passes", str(tmp_path / "ir"))
+    files = sorted((tmp_path / "ir").glob("*.qnn"))
+    assert [file.stem[3:] for file in files][::14] == ["import", "split-extremes"]
+    for file in files:
+        assert complete_text_of(import_model(file.read_bytes()).module) == file.read_text()
 
 
 def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
