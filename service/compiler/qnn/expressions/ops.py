@@ -47,6 +47,18 @@ class Ops(Protocol):
         """Limits a float32, so that `round_even` of it fits int32: below and above, or only above if `round_even`
         saturates below."""
 
+    def magnitude(self, x: Value) -> Value:
+        """Returns the absolute value of a float32."""
+
+    def copy_sign(self, x: Value, y: Value) -> Value:
+        """Returns the magnitude of the float32 `x` with the sign of the float32 `y`."""
+
+    def floor(self, x: Value) -> Value:
+        """Rounds a float32 down. The result is float32."""
+
+    def square_root(self, x: Value) -> Value:
+        """Returns the square root of a float32, rounded once."""
+
     def round_even(self, x: Value) -> Value:
         """Rounds a float32 to the nearest int32, halves to the even one."""
 

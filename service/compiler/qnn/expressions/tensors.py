@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,18 @@ class TensorOps:
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         return fma(a, b, c, self.lanes)
 
+    def magnitude(self, x: Value) -> Value:
+        return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.fabs", x)
+
+    def copy_sign(self, x: Value, y: Value) -> Value:
+        return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.copysign", x, y)
+
+    def floor(self, x: Value) -> Value:
+        return tirx.floor(x)
+
+    def square_root(self, x: Value) -> Value:
+        return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.sqrt", x)
+
     def limited(self, x: Value) -> Value:
         # The lower limit comes first: both compare and select, so that NaN becomes the lower limit.
         return self.min(self.max(x, self.const(-LARGEST, "float32")), self.const(LARGEST, "float32"))
@@ -100,6 +113,35 @@ class TensorOps:
 
 
 TENSORS = TensorOps()
+
+
+@dataclass(frozen=True)
+class BoundOps(TensorOps):
+    """Computes each value of `keep` once.
+
+    Attributes:
+        bind: returns a variable that holds a value; the arguments are the value, and its type with the lanes.
+    """
+
+    bind: Callable[[Value, str], Value] = lambda value, dtype: value
+
+    def keep(self, x: Value, dtype: str = "int32") -> Value:
+        return self.bind(x, self.dtype(dtype))
+
+
+def in_one(express: Callable[[Callable[[Value, str], Value]], Value]) -> Value:
+    """Returns the single expression of `express(bind)`, in which values are bound before they are read."""
+    bound: list[tuple[tirx.Var, Value]] = []
+
+    def bind(value: Value, dtype: str) -> Value:
+        variable = tirx.Var(f"t{len(bound)}", dtype)
+        bound.append((variable, value))
+        return variable
+
+    result = express(bind)
+    for variable, value in reversed(bound):
+        result = tirx.Let(variable, value, result)
+    return result
 
 
 def shift_count(count: Value, dtype: str, low: int, high: int) -> Value:

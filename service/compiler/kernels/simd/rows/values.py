@@ -19,6 +19,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.qnn.expressions import tensors
+from service.compiler.qnn.expressions.tensors import BoundOps
 from service.compiler.qnn.numerics import Mode, dynamic
 from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
@@ -54,6 +55,11 @@ class Vectors:
     def bind(self, value: Expr, dtype: str) -> Expr:
         """Computes `value` once, like `keep`, for a dtype that includes lanes."""
         return self.keep(value, dtype.split("x")[0])
+
+    @property
+    def ops(self) -> BoundOps:
+        """The scalar operations of expressions, on these vectors."""
+        return BoundOps(self.width, self.bind)
 
     def splat(self, value: Expr) -> Expr:
         return splat(value, self.width) if self.width > 1 else value
@@ -221,7 +227,7 @@ class Computation:
         if self.step.name in _DYNAMIC:
             return self._dynamic(vectors, operands)
         if _function(self.step.name):
-            return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.bind)
+            return FUNCTIONS[_function(self.step.name)].express(vectors.ops, operands[0])
         return _COMPUTE[self.step.name](vectors, *operands)
 
     def _dynamic(self, vectors: Vectors, operands: list[Expr]) -> Expr:

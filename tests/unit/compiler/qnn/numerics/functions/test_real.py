@@ -18,6 +18,7 @@ from service.compiler.lowering.codegen import FUSE
 from service.compiler.lowering.schedule import schedule
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.expressions.tensors import BoundOps
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
 from service.compiler.qnn.operation import IllTyped
@@ -71,7 +72,7 @@ def test_a_function_of_a_vector_has_the_oracles_bits(name: str, isa: Isa) -> Non
     source, target = (program.parameter(end, "float32", x.size) for end in ("source", "target"))
     with program.loop(x.size // lanes, "step") as step:
         value = program.bind(load(source, step * lanes, lanes), f"float32x{lanes}")
-        program.store(target, step * lanes, FUNCTIONS[name].express(value, lanes, program.bind), lanes)
+        program.store(target, step * lanes, FUNCTIONS[name].express(BoundOps(lanes, program.bind), value), lanes)
     got = run(isa, Kernel("function", program.function(), (), 4 * x.size), x, dtype="float32")
     assert same_bits(got, evaluated(name, x))
 
