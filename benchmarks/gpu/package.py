@@ -20,7 +20,7 @@ _SERVICE = (
 )
 _BENCHMARKS = (
     *("__init__.py", "GPU.md", "gpu.sh", "gpu"),
-    *(f"harness/{name}.py" for name in ("__init__", "home", "machine", "tables", "turns", "wire")),
+    *(f"harness/{name}.py" for name in ("__init__", "home", "kept", "machine", "tables", "turns", "wire")),
     *(f"serving/{name}.py" for name in ("__init__", "clients/__init__", "clients/generator", "clients/load")),
 )
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.harness.home import CHECKOUT
+from benchmarks.harness.kept import day_of, keep_rows
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 PAGES = CHECKOUT / "benchmarks"
@@ -32,9 +33,17 @@ def milliseconds(value: float) -> str:
 
 
 def write_section(page: str, name: str, text: str) -> None:
-    """Replaces a section of a page of this folder."""
+    """Replaces a section of a page of this folder. Rows of tables that only the previous text has are kept."""
     path = PAGES / page
-    path.write_text(replace_section(path.read_text(), name, text))
+    document = path.read_text()
+    before = section(document, name)
+    path.write_text(replace_section(document, name, keep_rows(before, text, day_of(before, path))))
+
+
+def section(document: str, name: str) -> str:
+    """Returns the text between the two markers of a section, or "" if the document lacks them."""
+    found = re.search(rf"<!-- {name}: (.* )?from here -->", document)
+    return document[found.end() :].partition(f"<!-- {name}: to here -->")[0].strip() if found else ""
 
 
 def replace_section(document: str, name: str, text: str) -> str:

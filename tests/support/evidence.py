@@ -1,7 +1,8 @@
 """Records the results of conformance tests. `make tables` writes docs/reference/conformance.md from them.
 
-Each row of a table is the result of a comparison that a test made. A record file contains the results of each test
-function. So if tests are skipped, deselected or not collected in a run, their earlier results are kept (`merged`).
+Each cell of a table is the result of a comparison that a test made. A record file contains the results of each test
+function with their dates. So if tests are skipped, deselected or not collected in a run, or if this machine cannot
+execute a target, earlier results are kept (`merged`), and the tables show how old they are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.kept import DATE, today
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
 from service.core.models.arrays import Array
@@ -25,7 +27,6 @@ from service.core.verification.comparison import equal_values, largest_differenc
 from service.core.verification.witnesses import percent
 
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
-_NAMING = {"Schemes": 3, "Accuracy": 3}  # section -> number of columns that identify a row; it is 1 in other sections
 
 
 @dataclass
@@ -37,22 +38,24 @@ class Comparisons:
         elements: the number of values that were compared.
         unequal: the number of values that differ.
         largest_difference: the largest difference in steps of the output; 0 if all values are equal bit for bit.
+        days: the days on which the comparisons were made.
     """
 
     models: int = 0
     elements: int = 0
     unequal: int = 0
     largest_difference: float = 0.0
+    days: set[str] = field(default_factory=set)
 
     def add(self, elements: int, unequal: int, largest_difference: float) -> None:
-        self.models += 1
-        self.elements += elements
-        self.unequal += unequal
-        self.largest_difference = max(self.largest_difference, largest_difference)
+        self.include(Comparisons(1, elements, unequal, largest_difference, {today()}))
 
     def include(self, other: Comparisons) -> None:
-        self.add(other.elements, other.unequal, other.largest_difference)
-        self.models += other.models - 1
+        self.models += other.models
+        self.elements += other.elements
+        self.unequal += other.unequal
+        self.largest_difference = max(self.largest_difference, other.largest_difference)
+        self.days |= other.days
 
     def __str__(self) -> str:
         if not self.models:
@@ -70,7 +73,7 @@ class Noted:
     Attributes:
         operators: (operator, framework, numerics) -> the comparisons of models that contain the operator.
         schemes: (weights, activations, framework, target) -> the comparisons of compiled models.
-        accuracies: (model, framework, numerics) -> the row of the table of accuracies.
+        accuracies: (model, framework, numerics) -> the row of the table of accuracies; its last cell is the day.
     """
 
     operators: dict[tuple[str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))
@@ -96,13 +99,13 @@ class Noted:
         return noted
 
 
-def _numbers(comparisons: Comparisons) -> tuple[int, int, int, float | None]:
-    largest = comparisons.largest_difference
-    return comparisons.models, comparisons.elements, comparisons.unequal, largest if math.isfinite(largest) else None
+def _numbers(comparisons: Comparisons) -> tuple[int, int, int, float | None, list[str]]:
+    largest = comparisons.largest_difference if math.isfinite(comparisons.largest_difference) else None
+    return comparisons.models, comparisons.elements, comparisons.unequal, largest, sorted(comparisons.days)
 
 
-def _comparisons(models: int, elements: int, unequal: int, largest: float | None) -> Comparisons:
-    return Comparisons(models, elements, unequal, math.inf if largest is None else largest)
+def _comparisons(models: int, elements: int, unequal: int, largest: float | None, days: Sequence[str]) -> Comparisons:
+    return Comparisons(models, elements, unequal, math.inf if largest is None else largest, set(days))
 
 
 @dataclass
@@ -149,7 +152,7 @@ class Ledger:
 
 
 class Incomplete(Exception):
-    """The run may not write the tables, because they would lose the rows of tests that did not run."""
+    """The run may not write the tables, because no process has the results of all tests."""
 
 
 def function_of(node: str) -> str:
@@ -163,48 +166,23 @@ def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Co
     Args:
         before: the record of the last run.
         seen: the results of this run.
-        complete: the test functions whose cases all passed in this run. For others, the earlier results are kept; if
-            there are none, the new ones are used.
+        complete: the test functions whose cases all passed in this run. Their results replace the earlier ones of the
+            same operator, scheme or model. For other functions, earlier results have priority.
         existing: all test functions that exist. Earlier results of other functions are dropped.
     """
     after = Ledger()
     for test in sorted({*before.tests, *seen.tests}):
-        if test in complete or test not in before.tests:
-            after.tests[test] = seen.tests.get(test, Noted())
-        elif test in existing:
-            after.tests[test] = before.tests[test]
-    after.tests = {test: noted for test, noted in after.tests.items() if noted != Noted()}
-    return after
-
-
-def require_rows(before: str, after: str, is_complete: bool) -> None:
-    """Checks that the new tables contain all rows of the old ones.
-
-    Args:
-        before, after: the old and the new tables as Markdown.
-        is_complete: true if every test ran, so that rows may disappear.
-
-    Raises:
-        Incomplete: a row of `before` is not in `after`, and some test did not run.
-    """
-    lost = sorted(_rows(before) - _rows(after))
-    if lost and not is_complete:
-        raise Incomplete(
-            f"the tables were not written: not every conformance test ran, and {len(lost)} rows would be lost: "
-            + "; ".join(" | ".join(row) for row in lost[:5])
+        earlier = before.tests.get(test, Noted()) if test in existing else Noted()
+        found = seen.tests.get(test, Noted())
+        last, first = (found, earlier) if test in complete else (earlier, found)
+        noted = Noted(
+            operators={**first.operators, **last.operators},
+            schemes={**first.schemes, **last.schemes},
+            accuracies={**first.accuracies, **last.accuracies},
         )
-
-
-def _rows(tables: str) -> set[tuple[str, ...]]:
-    """Returns each row of the tables as its section and the columns that identify it."""
-    found: set[tuple[str, ...]] = set()
-    section = ""
-    for line in tables.splitlines():
-        if line.startswith("## "):
-            section = line.removeprefix("## ")
-        elif line.startswith("| ") and not line.startswith("| ---"):
-            found.add((section, *line.strip("| ").split(" | ")[: _NAMING.get(section, 1)]))
-    return found
+        if noted != Noted():
+            after.tests[test] = noted
+    return after
 
 
 LEDGER = Ledger()
@@ -252,7 +230,7 @@ def note_accuracy(
     agreement = f"{_share(theirs.argmax(1) == ours.argmax(1)):.4g} %"
     equal = f"{_share(equal_values(theirs, ours)):.4g} %"
     rates = ["random weights"] * 2 if labels is None else [_rates(scores, labels) for scores in (theirs, ours)]
-    LEDGER.now.accuracies[model, source_format, numerics] = (str(len(ours)), *rates, agreement, equal)
+    LEDGER.now.accuracies[model, source_format, numerics] = (str(len(ours)), *rates, agreement, equal, today())
 
 
 def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> tuple[int, int, float]:
@@ -301,7 +279,9 @@ def tables(ledger: Ledger) -> str:
     sections = [
         "# Conformance",
         "",
-        "Written by `make tables`, which runs the conformance tests: each cell is a comparison that a test made.",
+        "Written by `make tables`, which runs the conformance tests: each cell is a comparison that a test made. A run "
+        "without the models, the runtimes or the processor that a test needs keeps its earlier result; the last column "
+        "shows the days of a row's comparisons.",
         "",
         "## Operators",
         "Single-operator models, whole models and fixtures that hold the operator, imported and computed by the oracle "
@@ -319,7 +299,7 @@ def tables(ledger: Ledger) -> str:
         "Top-1 / top-5 on photographs, by the framework and by Octet; agreement where the weights are random.",
         "",
         *_markdown(
-            ["model", "framework", "numerics", "inputs", "framework's", "Octet's", "same top-1", "equal outputs"],
+            ["model", "framework", "numerics", "inputs", "framework's", "Octet's", "same top-1", "equal outputs", DATE],
             [
                 [model, _TITLES[source_format], numerics, *row]
                 for (model, source_format, numerics), row in sorted(ledger.accuracies.items())
@@ -332,23 +312,30 @@ def tables(ledger: Ledger) -> str:
 def _operators(ledger: Ledger) -> list[str]:
     found = ledger.operators
     columns = sorted({(framework, numerics) for _, framework, numerics in found}, key=_order)
-    rows = [
-        [operator, *(str(found.get((operator, *column), "")) for column in columns)]
-        for operator in sorted({operator for operator, _, _ in found})
-    ]
-    return _markdown(["operator", *(f"{_TITLES[framework]}, {numerics}" for framework, numerics in columns)], rows)
+    rows = []
+    for operator in sorted({operator for operator, _, _ in found}):
+        cells = [found.get((operator, *column), Comparisons()) for column in columns]
+        rows.append([operator, *map(str, cells), _days(cells)])
+    return _markdown(
+        ["operator", *(f"{_TITLES[framework]}, {numerics}" for framework, numerics in columns), DATE], rows
+    )
 
 
 def _schemes(ledger: Ledger) -> list[str]:
     found = ledger.schemes
     targets = sorted({target for *_, target in found})
     kinds = sorted({key[:3] for key in found}, key=lambda kind: (_order(kind[2:]), kind))
-    rows = [
-        [_TITLES[framework], weights, activations, *(str(found.get((*kind, each), "")) for each in targets)]
-        for kind in kinds
-        for weights, activations, framework in [kind]
-    ]
-    return _markdown(["framework", "weights", "activations", *targets], rows)
+    rows = []
+    for weights, activations, framework in kinds:
+        cells = [found.get((weights, activations, framework, target), Comparisons()) for target in targets]
+        rows.append([_TITLES[framework], weights, activations, *map(str, cells), _days(cells)])
+    return _markdown(["framework", "weights", "activations", *targets, DATE], rows)
+
+
+def _days(cells: Iterable[Comparisons]) -> str:
+    """Returns the day of the comparisons, or the first and the last one."""
+    days = set().union(*(each.days for each in cells))
+    return " to ".join(sorted({min(days), max(days)}))
 
 
 def _order(column: Sequence[str]) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.home import CHECKOUT, Home, default_home
+from benchmarks.harness.kept import write_page
 from benchmarks.harness.tables import table
 from benchmarks.harness.turns import time_calls
 from benchmarks.models.zoo.entries import CONTESTED, ENTRIES, EXPLAINED, Entry
@@ -79,7 +80,7 @@ def main() -> int:
             rows.append(_check(home, entry, timed=arguments.time))
             print(" | ".join(_cells(rows[-1])), flush=True)
     if arguments.write:
-        TABLE.write_text("\n".join(_page(rows)) + "\n")
+        write_page(TABLE, "\n".join(_page(rows)) + "\n")
     return 0
 
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.harness.kept import today
 from service.core.models.facts import Scheme
 from tests.support import evidence
 from tests.support.control_plane import FACTS
-from tests.support.evidence import Comparisons, Incomplete, Ledger, Noted, function_of, merged, require_rows
+from tests.support.evidence import Comparisons, Ledger, Noted, function_of, merged
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def outputs(*values: int) -> list[list[np.ndarray]]:
 def test_equal_outputs_are_recorded(ledger: Ledger) -> None:
     evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 2))
     assert str(*ledger.schemes.values()) == "equal (1 model)"
-    assert "| TFLite | int8 per-axis, symmetric | float | equal (1 model) |" in evidence.tables(ledger)
+    assert f"| TFLite | int8 per-axis, symmetric | float | equal (1 model) | {today()} |" in evidence.tables(ledger)
 
 
 def test_unequal_outputs_are_recorded_and_fail(ledger: Ledger) -> None:
@@ -31,7 +32,7 @@ def test_unequal_outputs_are_recorded_and_fail(ledger: Ledger) -> None:
         evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2), outputs(1, 4), steps=1)
     evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1, 2, 3, 4), outputs(1, 2, 3, 4))
     (seen,) = ledger.schemes.values()
-    assert seen == Comparisons(2, 6, 1, 2.0)
+    assert seen == Comparisons(2, 6, 1, 2.0, {today()})
     assert str(seen) == "83.33 % equal, off by at most 2 (2 models)"
 
 
@@ -60,7 +61,14 @@ def test_accuracy(ledger: Ledger) -> None:
     theirs = np.array([[9, 1, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0]], np.uint8)
     ours = np.array([[9, 1, 0, 0, 0, 0], [1, 2, 3, 4, 4, 0]], np.uint8)
     evidence.note_accuracy("net", "tflite", "xnnpack", theirs, ours, np.array([0, 3]))
-    assert ledger.accuracies["net", "tflite", "xnnpack"] == ("2", "50 / 100 %", "100 / 100 %", "50 %", "91.66 %")
+    assert ledger.accuracies["net", "tflite", "xnnpack"] == (
+        "2",
+        "50 / 100 %",
+        "100 / 100 %",
+        "50 %",
+        "91.66 %",
+        today(),
+    )
 
 
 def test_a_scheme_in_words() -> None:
@@ -70,7 +78,7 @@ def test_a_scheme_in_words() -> None:
 
 def noted(operator: str, models: int = 1) -> Noted:
     found = Noted()
-    found.operators[operator, "tflite", "xnnpack"] = Comparisons(models, 10, 0, 0.0)
+    found.operators[operator, "tflite", "xnnpack"] = Comparisons(models, 10, 0, 0.0, {"2026-01-02"})
     return found
 
 
@@ -98,15 +106,16 @@ def test_a_run_that_skipped_a_test_keeps_its_earlier_results() -> None:
     seen = ledger_of(ran=noted("mul"), skipped=noted("softmax"))
     after = merged(before, seen, complete={"ran"}, existing={"ran", "skipped"})
     found = {operator: str(each) for (operator, *_), each in after.operators.items()}
-    assert found == {"mul": "equal (1 model)", "softmax": "equal (7 models)"}
+    assert found == {"add": "equal (1 model)", "mul": "equal (1 model)", "softmax": "equal (7 models)"}
 
 
 def test_a_new_test_with_skipped_cases_is_shown() -> None:
     assert merged(Ledger(), ledger_of(new=noted("add")), complete=(), existing={"new"}).operators
 
 
-def test_a_test_that_ran_without_results_is_not_shown() -> None:
-    assert not merged(ledger_of(ran=noted("add")), Ledger(), complete={"ran"}, existing={"ran"}).tests
+def test_results_of_a_complete_test_replace_the_earlier_ones() -> None:
+    seen = ledger_of(ran=noted("add", models=2))
+    assert merged(ledger_of(ran=noted("add", models=7)), seen, complete={"ran"}, existing={"ran"}) == seen
 
 
 def test_a_record_survives_a_round_trip(ledger: Ledger) -> None:
@@ -117,20 +126,18 @@ def test_a_record_survives_a_round_trip(ledger: Ledger) -> None:
     assert (read, evidence.tables(read)) == (ledger, evidence.tables(ledger))
 
 
-def test_tables_that_would_lose_rows_are_not_written() -> None:
-    before = evidence.tables(ledger_of(one=noted("add"), two=noted("softmax")))
-    after = evidence.tables(ledger_of(one=noted("add", models=2)))
-    with pytest.raises(Incomplete, match=r"1 rows would be lost: Operators \| softmax"):
-        require_rows(before, after, is_complete=False)
-    require_rows(before, after, is_complete=True)
-    require_rows(after, before, is_complete=False)
+def test_a_target_that_this_machine_lacks_keeps_its_results() -> None:
+    before, seen = Noted(), Noted()
+    for target in ("x86-64-v3", "x86-64-v4"):
+        before.schemes["int8", "int8", "tflite", target] = Comparisons(4, 10, 0, 0.0, {"2026-01-02"})
+    seen.schemes["int8", "int8", "tflite", "x86-64-v3"] = Comparisons(5, 10, 0, 0.0, {"2026-03-04"})
+    after = merged(ledger_of(one=before), ledger_of(one=seen), complete={"one"}, existing={"one"})
+    row = "| TFLite | int8 | int8 | equal (5 models) | equal (4 models) | 2026-01-02 to 2026-03-04 |"
+    assert row in evidence.tables(after)
 
 
-def test_a_scheme_is_named_by_all_its_columns(ledger: Ledger) -> None:
-    evidence.compare_compiled(FACTS, "x86-64-v3", outputs(1), outputs(1))
-    before = evidence.tables(ledger)
-    with pytest.raises(Incomplete, match=r"Schemes \| TFLite \| int8 per-axis, symmetric \| float"):
-        require_rows(before, evidence.tables(Ledger()), is_complete=False)
+def test_a_test_that_no_longer_exists_has_no_results() -> None:
+    assert not merged(ledger_of(gone=noted("add")), Ledger(), complete=(), existing=()).tests
 
 
 def test_a_function_is_named_without_its_case() -> None:
