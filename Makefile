@@ -102,10 +102,11 @@ docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from t
 messages: $(VENV)/.develop ## rewrite the gRPC messages, and the C++ tables that Python defines
 	$(BIN)/python -m scripts.messages
 
-lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and the reference
+lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile, the reference and the public API
 	$(STYLE)
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m scripts.reference --check
+	$(BIN)/python -m scripts.surface --check
 	$(BIN)/python -m scripts.chart --check
 	$(BIN)/python -m scripts.messages --check
 	$(BIN)/python -m scripts.prose

@@ -1,4 +1,4 @@
-"""Octet's Python API: compile quantized models, run them in this process, and use a server.
+"""Octet's Python API: quantize and compile models, run them in this process, and use a server.
 
     import octet
 
@@ -24,14 +24,27 @@ if TYPE_CHECKING:
     from octet.async_client import AsyncClient
     from octet.client import Build, Client
     from octet.models import Model, load
+    from octet.quantization import Quantized, quantize
 
-__all__ = ["Artifact", "AsyncClient", "Build", "Client", "Model", "compile", "errors", "load"]
+__all__ = [
+    "Artifact",
+    "AsyncClient",
+    "Build",
+    "Client",
+    "Model",
+    "Quantized",
+    "compile",
+    "errors",
+    "load",
+    "quantize",
+]
 
 _MODULES = {
     "artifacts": {"Artifact", "compile"},
     "async_client": {"AsyncClient"},
     "client": {"Build", "Client"},
     "models": {"Model", "load"},
+    "quantization": {"Quantized", "quantize"},
 }
 
 

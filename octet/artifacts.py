@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from octet._work import Stages, TemporaryFolder
 from octet.models import Model, load_from
-from service.core.builds.build import Stage
 from service.core.builds.options import parse_open_shapes, with_acceptance, with_sizes
 from service.core.settings import load_settings
 from service.core.verification.agreement import is_different
@@ -47,16 +44,17 @@ def compile(
     Raises:
         UnsupportedFormat, UnsupportedOperator: Octet does not compile the file; the error names the operators.
         MalformedModel: the file is damaged.
+        FileNotFoundError: the file does not exist.
         Different: the outputs differ from those of the reference runtime.
     """
     from service.compiler.build.local import compile_to
     from service.compiler.importers.uploads import upload_of
 
-    folder = _TemporaryFolder() if output is None else None
+    folder = TemporaryFolder() if output is None else None
     path = folder.path if folder is not None else Path(output or "")
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
     shapes = parse_open_shapes(input_shape)
-    progress = _Stages(on_stage or (lambda stage: None))
+    progress = Stages(on_stage)
     with upload_of(Path(source)) as upload:
         built = [
             compile_to(upload, path, target, numerics, with_acceptance(options, accept_differences), settings, progress)
@@ -92,26 +90,3 @@ class Artifact:
     def __repr__(self) -> str:
         summary = self.reports.get("numerics", {}).get("summary", "not verified")
         return f"<octet.Artifact {self.digest[:19]} in {self.path}: {summary}>"
-
-
-class _TemporaryFolder:
-    """A folder that is deleted when nothing refers to this object any more, or the process ends."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="octet-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-class _Stages:
-    """Reports the stages of a build (`service.core.builds.build.Progress`)."""
-
-    def __init__(self, on_stage: Callable[[str], None]) -> None:
-        self._on_stage, self._last = on_stage, ""
-
-    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        if stage != self._last:
-            self._last = stage
-            self._on_stage(str(stage))
-
-    def log(self, line: str) -> None:
-        """Ignores a line of the build's log."""

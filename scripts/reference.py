@@ -15,7 +15,7 @@ from typing import Any
 import typer.main
 
 import octet
-from scripts.surface import surface
+from scripts.surface import name_in, surface
 from service.api import documents, statuses
 from service.api.app import control_plane
 from service.cli.app import app as command_line
@@ -46,6 +46,7 @@ def main() -> int:
 def _pages() -> Iterator[tuple[Path, str]]:
     for name, page in PAGES.items():
         yield DIRECTORY / f"{name}.md", "\n\n".join(page()) + "\n"
+    yield DIRECTORY / "surface.txt", "".join(f"{line}\n" for line in surface())
 
 
 def settings() -> Iterator[str]:
@@ -282,11 +283,11 @@ def python() -> Iterator[str]:
             yield inspect.cleandoc(value.__doc__ or "")
             yield ", ".join(f"`{each}`" for each in value.__all__)
             continue
-        (head,) = (line for line in lines if line.split("(")[0] == f"octet.{name}")
+        (head,) = (line for line in lines if name_in(line) == f"octet.{name}")
         yield f"## `octet.{name}`"
         yield from _documented(head, value)
         for line in lines:
-            member = line.split("(")[0].removeprefix(f"octet.{name}.")
+            member = name_in(line).removeprefix(f"octet.{name}.")
             if line.startswith(f"octet.{name}.") and inspect.isclass(value):
                 found = inspect.getattr_static(value, member, None)
                 if isinstance(found, property) or inspect.isfunction(found):
@@ -296,7 +297,7 @@ def python() -> Iterator[str]:
 
 def _documented(line: str, value: Any) -> Iterator[str]:
     """Describes a name: its line of the surface, its docstring, and the arguments of a constructor."""
-    if "(" in line:
+    if "(" in line or ": " in line:
         yield f"    {line.replace('(self, ', '(').replace('(self)', '()')}"
     yield _paragraphs(inspect.cleandoc(value.__doc__ or ""))
     if inspect.isclass(value) and "(" in line:

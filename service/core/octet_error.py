@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 
 
 class OctetError(Exception):
-    """Something went wrong."""
+    """Something went wrong.
+
+    Attributes:
+        message: the problem, with the wrong value.
+        stage: the stage of the build, if the error belongs to one; else None.
+        op, tensor: the operator and the tensor that the error is about; None if it is about no single one.
+        hint: what the user can do; None without advice.
+        retry_after_s: the time after which a retry may succeed; None if a retry does not help.
+    """
 
     code: ClassVar[str] = "error"
 

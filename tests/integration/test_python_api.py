@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import octet
+from service.cli.app import app
 from service.core.artifacts.buffers import aligned_empty
 from service.core.models.arrays import Array
 from tests.support.compiled import EXAMPLES
+from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.serving import serving
 
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
@@ -98,6 +103,87 @@ class TestOnThisMachine:
             octet.load(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A float model that takes pictures `[1, 3, 16, 16] float32`."""
+    path = tmp_path_factory.mktemp("float") / "network.onnx"
+    path.write_bytes(residual_network())
+    return path
+
+
+class TestQuantize:
+    def test_arrays_of_the_program_give_the_file_of_the_command(self, network: Path, tmp_path: Path) -> None:
+        images = pictures(12)
+        np.savez(tmp_path / "inputs.npz", image=images)
+        (tmp_path / "labels.csv").write_text("3\n" * 12)
+        quantized = octet.quantize(
+            network, tmp_path / "own.onnx", data=({"image": image} for image in images), labels=[3] * 12, method="mse"
+        )
+        options = ["--data", tmp_path / "inputs.npz", "--labels", tmp_path / "labels.csv", "--method", "mse"]
+        command = [network, *options, "-o", tmp_path / "command.onnx", "--json"]
+        result = CliRunner().invoke(app, ["quantize", *map(str, command)])
+        report = json.loads(result.stdout)
+        assert quantized.path.read_bytes() == (tmp_path / "command.onnx").read_bytes()
+        assert {"output": str(tmp_path / "command.onnx"), **quantized.report} == report
+        assert report["accuracy"]["float"]["inputs"] == 12
+
+    def test_only_the_requested_number_of_samples_is_read(self, network: Path) -> None:
+        images = iter(pictures(20))
+        quantized = octet.quantize(network, data=images, samples=3)
+        assert quantized.report["inputs"] == 3
+        assert len(list(images)) == 17
+
+    def test_the_result_compiles_and_is_deleted_with_its_last_user(self, network: Path) -> None:
+        stages: list[str] = []
+        quantized = octet.quantize(network, data=pictures(4), sensitivity=True, on_stage=stages.append)
+        assert stages == ["calibrate", "rank", "measure"]
+        assert octet.compile(quantized.path).is_exact
+        path = quantized.path
+        assert re.fullmatch(
+            rf"<octet.Quantized {path}: 9 operators in integers, 1 in float; scores \d+\.\d dB; same class \d of 4>",
+            repr(quantized),
+        )
+        assert quantized.outputs_db == quantized.report["outputs_db"]
+        assert quantized.tensors_db == quantized.report["tensors_db"]
+        assert quantized.layers_db == quantized.report["sensitivity"]["layers_db"]
+        losses = [math.inf if db is None else db for db in quantized.layers_db.values()]
+        assert losses == sorted(losses)
+        del quantized
+        gc.collect()
+        assert not path.exists()
+
+    def test_a_model_is_quantized_without_inputs(self, tmp_path: Path) -> None:
+        (tmp_path / "dense.onnx").write_bytes(dense_network())
+        quantized = octet.quantize(tmp_path / "dense.onnx", weights=4)
+        assert quantized.path.name == "dense.int4.onnx"
+        assert repr(quantized) == f"<octet.Quantized {quantized.path}: 3 matrix products>"
+        assert (quantized.outputs_db, quantized.tensors_db, quantized.layers_db) == ({}, {}, {})
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({}, "one of three ways"),
+            ({"data": "missing"}, "the calibration set does not exist: missing"),
+            ({"data": pictures(1), "method": "median"}, "method is 'median'"),
+            ({"data": pictures(1), "samples": 0}, "samples is 0"),
+            ({"data": pictures(1), "budget": "much"}, "'much' is not a share"),
+            ({"data": pictures(1), "resize": "fit"}, "'fit' is not a valid Resize"),
+            ({"dynamic": True, "labels": [1]}, "labels need the inputs"),
+        ],
+    )
+    def test_an_option_that_cannot_be_used(self, network: Path, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(octet.errors.InvalidInput, match=message):
+            octet.quantize(network, **options)
+
+    def test_inputs_of_another_shape(self, network: Path) -> None:
+        with pytest.raises(octet.errors.InvalidTensor, match=r"'image' is \[2, 1, 16, 16\]; the model takes"):
+            octet.quantize(network, data=pictures(2)[:, :1])
+
+    def test_a_missing_model(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            octet.quantize(tmp_path / "none.onnx", data=pictures(1))
+
+
 class TestOnAServer:
     def test_push_predict_promote_and_delete(self, url: str) -> None:
         with octet.Client(url) as client:
@@ -142,6 +228,8 @@ class TestOnAServer:
 def test_the_programs_of_the_page(url: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(EXAMPLES)
     (tmp_path / "README.md").write_text("# Octet")
+    (tmp_path / "float.onnx").write_bytes(residual_network())
+    np.save(tmp_path / "samples.npy", pictures(8))
     programs = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
     printed = []
@@ -150,6 +238,7 @@ def test_the_programs_of_the_page(url: str, tmp_path: Path) -> None:
         ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         printed.append(ended.stdout.splitlines())
-    compiled, served, refused = printed
+    compiled, quantized, served, refused = printed
     assert compiled[-1] == served[-1] == "7"
+    assert quantized[0].startswith("<octet.Quantized float.int8.onnx: 9 operators in integers")
     assert refused[0].startswith("unsupported_format ")

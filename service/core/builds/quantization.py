@@ -150,12 +150,19 @@ class QuantizationOptions:
             has_inputs: True if there is a calibration set.
 
         Raises:
-            InvalidInput: no way or several ways are chosen, or a member is set that belongs to another way.
+            InvalidInput: no way or several ways are chosen, a member is set that belongs to another way, or a number is
+                out of range.
         """
         if sum((has_inputs, self.dynamic, self.weights is not None)) != 1:
             raise InvalidInput(
                 "a model is quantized in one of three ways", hint="give inputs, or dynamic, or the bits of weights"
             )
+        for name, value, least, most in (
+            ("samples", self.samples, 1, MOST_SAMPLES),
+            ("rounds", self.rounds, 0, MOST_ROUNDS),
+        ):
+            if not least <= value <= most:
+                raise InvalidInput(f"{name} is {value}", hint=f"use a number from {least} to {most}")
         if self.weights is not None:
             check_blocks(self.weights, self.block)
         if self.raise_to is Raised.BFLOAT16 and (self.budget is None or self.latency_budget is not None):

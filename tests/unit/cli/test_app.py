@@ -131,7 +131,7 @@ def test_quantizing_fails_early_if_its_result_cannot_be_written(option: str, tmp
     lost = tmp_path / "no" / "x.svg"
     result = octet(f"quantize {MODEL} --data {tmp_path} {option} {lost} --json")
     assert result.exit_code == 1
-    assert json.loads(result.stdout)["error"]["message"] == f"{lost}: there is no folder {lost.parent}"
+    assert json.loads(result.stdout)["error"]["message"] == f"{lost}: the folder {lost.parent} does not exist"
 
 
 @pytest.mark.parametrize("command", REMOTE)

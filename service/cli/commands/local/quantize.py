@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,8 +27,6 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
-from service.compiler.sandbox.policy import unlimited
-from service.core.builds.options import parse_open_shapes, shapes_of, with_sizes
 from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
@@ -43,13 +39,10 @@ from service.core.builds.quantization import (
 )
 from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
-from service.core.settings import Settings
-from service.quantize import sandboxed
-from service.quantize.sandboxed import Request
+from service.quantize.local import quantize_to, require_folder
 
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
-_MOST_BYTES = 1 << 40  # how much the child process may write
 
 
 def quantize(
@@ -253,26 +246,25 @@ def quantize(
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
         stem = file.stem if file.suffix in _SUFFIXES else file.name
         target = output_file or file.with_name(f"{stem}{options.suffix}")
-        shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
             raise InvalidInput(
                 f"{curve_file} does not end in one of {', '.join(_CURVES)}", hint="use a name like curve.svg"
             )
         for file_to_write in (target, curve_file):  # checked early, as quantizing takes a minute
-            if file_to_write is not None and not file_to_write.absolute().parent.is_dir():
-                raise InvalidInput(
-                    f"{file_to_write}: there is no folder {file_to_write.parent}", hint="create it first"
-                )
+            if file_to_write is not None:
+                require_folder(file_to_write)
         if labels is not None and data is None:
             raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
-        with upload_of(file) as upload:
-            if on_server and push:
+        if on_server and push:
+            with upload_of(file) as upload:
                 document = _on_server(upload, push, data, labels, options, input_shape, target, output, server, key)
-            else:
-                inputs, right = data and data.absolute(), labels and labels.absolute()
-                name = "inputs" if data is None else data.name
-                request = Request(upload.absolute(), inputs, options, right, name, shapes)
-                document = _quantize_here(request, target, output, settings)
+        else:
+            with StageView(output.progress) as view:
+                report = quantize_to(
+                    file, target, options, settings, view, data=data, labels=labels, input_shape=input_shape
+                )
+                view.finish(time.monotonic())
+            document = {"output": str(target), **report}
         if curve_file is not None:
             _write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
@@ -283,15 +275,6 @@ def quantize(
             output.document(document)
         elif not push:
             output.next_command(f"octet push {shlex.quote(str(target))}")
-
-
-def _quantize_here(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
-    """Quantizes and writes the model to `target`. Returns the report."""
-    with tempfile.TemporaryDirectory() as scratch, StageView(output.progress) as view:
-        result = sandboxed.quantize(request, Path(scratch), view, settings, unlimited(_MOST_BYTES))
-        view.finish(time.monotonic())
-        shutil.copyfile(result.file, target)
-        return {"output": str(target), **result.report}
 
 
 def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:

@@ -1,0 +1,106 @@
+"""Quantizes a file on this machine, without a server."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from service.compiler.importers.uploads import upload_of
+from service.compiler.sandbox.policy import unlimited
+from service.core.builds.build import Progress
+from service.core.builds.options import parse_open_shapes, shapes_of, with_sizes
+from service.core.builds.quantization import QuantizationOptions
+from service.core.errors import InvalidInput
+from service.core.models.arrays import Array
+from service.core.settings import Settings
+from service.quantize.sandboxed import Request, quantize
+
+# A folder or file that `calibration.data.Data` reads, or the inputs themselves.
+Inputs = str | Path | Iterable[Array | Mapping[str, Array]]
+# A CSV file that `calibration.data.labels_of` reads, or the class of each input.
+Labels = str | Path | Sequence[int]
+
+_MOST_BYTES = 1 << 40  # how much the child process may write
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def quantize_to(
+    file: Path,
+    output: Path,
+    options: QuantizationOptions,
+    settings: Settings,
+    progress: Progress,
+    *,
+    data: Inputs | None = None,
+    labels: Labels | None = None,
+    input_shape: str = "",
+) -> dict[str, Any]:
+    """Quantizes the float model in `file`, and writes the result to `output`. Returns the report.
+
+    Args:
+        file: the model, and for ONNX the files beside it that contain its weights.
+        data: the calibration inputs; None if the options need none.
+        labels: the class of each input; None if it is unknown.
+        input_shape: the shapes of inputs that the model leaves open, in the form of `octet compile --input-shape`.
+
+    Raises:
+        OctetError: an option, the model or an input cannot be used.
+    """
+    options.check(data is not None)
+    if labels is not None and data is None:
+        raise InvalidInput("labels need the inputs that they belong to", hint="pass the calibration inputs too")
+    require_folder(output)
+    shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
+    with tempfile.TemporaryDirectory() as folder, upload_of(file) as upload:
+        inputs = None if data is None else _inputs_file(data, Path(folder), options.samples)
+        classes = None if labels is None else _labels_file(labels, Path(folder))
+        name = "inputs" if inputs is None else inputs.name
+        request = Request(upload.absolute(), inputs, options, classes, name, shapes)
+        scratch = Path(folder) / "scratch"
+        scratch.mkdir()
+        result = quantize(request, scratch, progress, settings, unlimited(_MOST_BYTES))
+        shutil.copyfile(result.file, output)
+    return result.report
+
+
+def require_folder(file: Path) -> None:
+    """Checks that a file can be written, before minutes of work: raises `InvalidInput` if its folder does not exist."""
+    if not file.absolute().parent.is_dir():
+        raise InvalidInput(f"{file}: the folder {file.parent} does not exist", hint="create it first")
+
+
+def parse_choice(choices: type[_Choice], text: str, parameter: str) -> _Choice:
+    """Returns the member of `choices` with the value `text`. Raises `InvalidInput` if there is none."""
+    try:
+        return choices(text)
+    except ValueError as error:
+        raise InvalidInput(f"{parameter} is {text!r}", hint=f"use one of: {', '.join(choices)}") from error
+
+
+def _inputs_file(data: Inputs, folder: Path, most: int) -> Path:
+    """Returns the absolute path of the calibration set. Writes it to `folder` first if it is in memory."""
+    if isinstance(data, str | Path):
+        return _existing(data, "the calibration set")
+    from service.quantize.calibration.arrays import write_inputs
+
+    path = folder / "inputs"
+    write_inputs(data, path, most)
+    return path
+
+
+def _labels_file(labels: Labels, folder: Path) -> Path:
+    if isinstance(labels, str | Path):
+        return _existing(labels, "the file of labels")
+    path = folder / "labels.csv"
+    path.write_text("".join(f"{int(label)}\n" for label in labels))
+    return path
+
+
+def _existing(path: str | Path, meaning: str) -> Path:
+    if not Path(path).exists():
+        raise InvalidInput(f"{meaning} does not exist: {path}")
+    return Path(path).absolute()
