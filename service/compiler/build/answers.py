@@ -23,7 +23,7 @@ from service.compiler.messages.files import (
 from service.compiler.messages.message import Malformed
 from service.compiler.references import Reference, reference_for
 from service.core.artifacts.artifact import Report
-from service.core.builds.options import batch_of
+from service.core.builds.options import batch_of, counts_values
 from service.core.errors import BuildFailed
 from service.core.models.signature import ModelSignature
 from service.core.target import detect_host
@@ -144,6 +144,8 @@ class _ExpectedOutputs:
             return "is not installed here"
         if self._batch > 1:
             return "runs only if the batch is 1"
+        if counts_values(self._steps.request.options):
+            return "does not count values"
         missing = self._steps.request.target.missing_on(detect_host())
         return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
 

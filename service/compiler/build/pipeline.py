@@ -93,6 +93,7 @@ def compile_model(
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
         **({Report.PROBES: steps.output("oracle", PROBES_FILE).read_bytes()} if expected.has_probes else {}),
         **({Report.PROFILE: canonical_json(profile)} if profile is not None else {}),
+        **({Report.RANGES: canonical_json([each.to_json() for each in imported.ranges])} if imported.ranges else {}),
     }
     for kind, data in reports.items():
         layout.attach(artifact, kind, data)

@@ -34,7 +34,7 @@ from service.compiler.sandbox import Access, Limits, run_child, with_gpus, worki
 from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.explanation import build_explanation, is_described
 from service.core.builds.build import BuildInputs, Progress, Stage
-from service.core.builds.options import accepts_differences, batch_of, shapes_of
+from service.core.builds.options import accepts_differences, batch_of, counts_values, shapes_of
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
 from service.core.settings import Settings
@@ -168,8 +168,10 @@ class Steps:
         """Imports the source. The child writes `module.json`."""
         self._enter(Stage.IMPORT)
         source, shapes = self.request.source, shapes_of(self.request.options)
-        question = {"shapes": shapes}
-        return self.ask(IMPORT, ImportRequest(source, shapes), [source], question=question, files=[MODULE_FILE])
+        counts = counts_values(self.request.options)
+        question = {"shapes": shapes, **({"counts": True} if counts else {})}
+        request = ImportRequest(source, shapes, counts)
+        return self.ask(IMPORT, request, [source], question=question, files=[MODULE_FILE])
 
     def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> ImportResult:
         """Imports the source with different input `shapes`, like `imported`. `module.json` is in the directory

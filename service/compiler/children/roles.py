@@ -19,6 +19,7 @@ from tvm_ffi.serialization import from_json_graph_str
 
 from service.compiler.children import incident, probing
 from service.compiler.children.checking_roles import write_answers
+from service.compiler.children.counted import counted
 from service.compiler.children.handler import handles
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.bounds import bounded
@@ -79,6 +80,7 @@ from service.core.digest import digest_of
 from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 from service.core.models.buckets import pad_inputs
+from service.core.models.ranges import StoredRange
 from service.core.target import parse_target
 from service.core.verification.vectors import masked_samples, sample_inputs
 
@@ -90,6 +92,9 @@ def import_role(request: ImportRequest, report: Report) -> ImportResult:
     data = request.source.read_bytes()
     incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
     imported = _import_model(data, request.shapes, report)
+    ranges: tuple[StoredRange, ...] = ()
+    if request.counts:
+        imported, ranges = counted(imported)
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
     return ImportResult(
         digest_of(data),
@@ -97,6 +102,7 @@ def import_role(request: ImportRequest, report: Report) -> ImportResult:
         imported.format,
         facts_of(imported),
         probing.probe_count(imported.module, imported.signature),
+        ranges,
     )
 
 

@@ -11,6 +11,7 @@ from service.compiler.messages.message import Count, Malformed, Message
 from service.compiler.messages.role import Empty, Role
 from service.core.artifacts.call_plan import CallPlan
 from service.core.models.facts import Facts, Outline
+from service.core.models.ranges import StoredRange
 from service.core.models.signature import ModelSignature
 from service.core.verification.agreement import Deviation
 from service.core.verification.vectors import MOST_PROBES
@@ -23,10 +24,12 @@ class ImportRequest(Message):
     Attributes:
         source: the model file.
         shapes: the shapes of inputs, as for `importers.auto.import_model`.
+        counts: true to add outputs that count the values which the model stores (`qnn.counting`).
     """
 
     source: Path
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class ImportResult(Message):
     Attributes:
         source: the digest of the file that was read.
         probes: the number of inputs that the oracle must choose.
+        ranges: the tensors whose values are counted, in the order of the last outputs.
     """
 
     source: str
@@ -43,10 +47,13 @@ class ImportResult(Message):
     format: str
     facts: Facts
     probes: Count
+    ranges: tuple[StoredRange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.probes > MOST_PROBES:
             raise Malformed(f"probes is more than {MOST_PROBES}")
+        if len(self.ranges) > len(self.signature.outputs):
+            raise Malformed("ranges has more elements than the signature has outputs")
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class Report(StrEnum):
     PROBES = "application/vnd.octet.probes.v1+npz"  # inputs that the oracle chose, and expected outputs; may be missing
     PROFILE = "application/vnd.octet.profile.v1+json"  # the time of each call, and the machine that measured it
     FACTS = "application/vnd.octet.facts.v1+json"  # a description of the source model; see `core.models.facts`
+    RANGES = "application/vnd.octet.ranges.v1+json"  # what a counting artifact counts; see `core.models.ranges`
     PROVENANCE = "application/vnd.in-toto+json"  # who built the artifact, and from which inputs; see `core.provenance`
 
 

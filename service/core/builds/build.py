@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from service.core.builds.options import batch_of, bucket_index_of, tune_s_of
+from service.core.builds.options import batch_of, bucket_index_of, counts_values, tune_s_of
 from service.core.builds.quantization import is_quantization
 from service.core.digest import Digest, digest_of_json
 
@@ -84,13 +84,13 @@ class BuildInputs:
 
     @property
     def background(self) -> bool:
-        """True if the model can be served without this build, or the build quantizes. Such a build runs only while no
-        other build waits.
+        """True if the model can be served without this build, or the build quantizes or counts values. Such a build
+        runs only while no other build waits.
         """
         makes_better = (
             batch_of(self.options) > 1 or bucket_index_of(self.options) > 0 or tune_s_of(self.options) is not None
         )
-        return makes_better or is_quantization(self.options)
+        return makes_better or is_quantization(self.options) or counts_values(self.options)
 
     @property
     def key(self) -> Digest:

@@ -15,6 +15,7 @@ MAX_BATCH = 256
 LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
 BATCH, INPUT_SHAPES, BUCKETS, TUNE = "batch", "input_shapes", "buckets", "tune_s"
 ACCEPT = "accept_differences"
+COUNTS = "counts"
 MAX_BUCKETS = 16
 Shapes = dict[str, list[int]]
 OpenShapes = Mapping[str, Sequence[int | Sequence[int]]]
@@ -177,6 +178,21 @@ def accepts_differences(options: Mapping[str, Any]) -> bool:
 def with_acceptance(options: Mapping[str, Any], accepts: bool) -> dict[str, Any]:
     """Returns the options of a build which, if `accepts`, may be served even if it differs from its reference."""
     return {**options, **({ACCEPT: True} if accepts else {})}
+
+
+def counts_values(options: Mapping[str, Any]) -> bool:
+    """Returns true if the artifact counts the values that its operators store. Such an artifact is not served."""
+    return options.get(COUNTS) is True
+
+
+def with_counts(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the options of the build that counts the values of the model that `options` build.
+
+    None if the build with `options` is a variant of another one (a larger batch, a bucket, a tuned build), because only
+    one build of a model counts.
+    """
+    is_variant = batch_of(options) > 1 or tune_s_of(options) is not None or counts_values(options)
+    return None if is_variant or BUCKETS in options else {**with_shapes(shapes_of(options)), COUNTS: True}
 
 
 def parse_tune(text: str) -> float:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from service.core.access.tenant import owner_of, prefix_of
 from service.core.builds.build import Build, BuildEvent, BuildInputs, BuildState
+from service.core.builds.options import counts_values
 from service.core.builds.quantization import is_quantization, quantization_of
 from service.core.digest import Digest
 from service.core.errors import Different
@@ -130,7 +131,21 @@ class BuildStore(BuildQueue):
             query = query.where(build_requests.c.version == version)
         with self._database.read() as connection:
             found = [build_with_request(row) for row in connection.execute(query)]
-        return [build for build in found if not is_quantization(build.options)]
+        return [build for build in found if not is_quantization(build.options) and not counts_values(build.options)]
+
+    @repeated
+    def counting(self, model: str, version: int, target: str, numerics: str) -> Build | None:
+        """Returns the latest verified build that counts the values of a version; None if there is none."""
+        query = (
+            with_requests(sa.select(builds))
+            .where(build_requests.c.model == model, build_requests.c.version == version)
+            .where(builds.c.target == target, builds.c.numerics == numerics)
+            .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated), sa.not_(is_unverified))
+            .order_by(build_requests.c.sequence.desc())
+        )
+        with self._database.read() as connection:
+            found = [build_with_request(row) for row in connection.execute(query)]
+        return next((build for build in found if counts_values(build.options)), None)
 
     @repeated
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
@@ -241,9 +256,11 @@ class BuildStore(BuildQueue):
     def requested_by(self, models: Collection[str]) -> Builds:
         """Returns the builds that versions of these models requested, once for each request; the latest request first.
 
-        Builds that quantize are left out, because their results are new versions.
+        Builds that quantize are left out, because their results are new versions. Builds that count values are left
+        out, because they are not served.
         """
-        return [build for build in self._requested_by(models) if not is_quantization(build.options)]
+        found = self._requested_by(models)
+        return [each for each in found if not is_quantization(each.options) and not counts_values(each.options)]
 
     def quantizations(self, model: str) -> Builds:
         """Returns the builds that quantize versions of the model, the latest request first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from service.compiler.qnn.numerics import counting
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.functions.unary import Table
@@ -108,6 +109,7 @@ EXACT: Mapping[str, Formula] = {
     "running_sum": RunningSum(),
     "scatter_rows": ScatterRows(),
     **FORMULAS,
+    **counting.FORMULAS,
     "storage_cast": StorageCast(),
     "table": Table(),
     "top_places": TopPlaces(),

@@ -25,6 +25,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops import (
     accumulating,
     casts,
+    counting,
     detecting,
     dynamic,
     elementwise,
@@ -43,6 +44,7 @@ from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, requantize_add, storage_cast
+from service.compiler.qnn.ops.counting import value_counts
 from service.compiler.qnn.ops.detecting import detect
 from service.compiler.qnn.ops.dynamic import dynamic_pad, dynamic_parameter, dynamic_quantize, dynamic_scale
 from service.compiler.qnn.ops.elementwise import add, compare, div, mul, prelu, squared_difference, sub
@@ -117,6 +119,7 @@ __all__ = [
     "time_dense",
     "top_places",
     "unary",
+    "value_counts",
     "with_operands",
 ]
 
@@ -134,6 +137,7 @@ _FAMILIES = (
     resizing,
     scattering,
     simulated,
+    counting,
     detecting,
     dynamic,
     functions,

@@ -32,6 +32,7 @@ from service.core.errors import (
     UnsupportedOperator,
     VerificationFailed,
 )
+from service.core.models.ranges import HEAD, StoredRange
 from service.core.provenance import Provenance
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
@@ -100,6 +101,25 @@ def test_the_artifact_computes_the_same_as_litert(source: Path, numerics: str, t
     for _ in range(100):
         inputs = litert.random_inputs(reference, rng)
         np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
+
+
+@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
+def test_an_artifact_that_counts_has_the_outputs_of_the_served_one(source: Path, tmp_path: Path) -> None:
+    served = runtime.load(*build(source, tmp_path / "served", numerics=XNNPACK))
+    layout, digest = build(source, tmp_path / "counting", numerics=XNNPACK, options={"counts": True})
+    counting = runtime.load(layout, digest)
+    ranges = [StoredRange.from_json(each) for each in json.loads(layout.attached(digest, Report.RANGES) or b"[]")]
+    assert len(ranges) == 8
+    rng = np.random.default_rng(3)
+    (spec,) = served.signature.inputs
+    limits = np.iinfo(spec.dtype)
+    for _ in range(50):
+        x = rng.integers(limits.min, limits.max + 1, spec.shape).astype(spec.dtype)
+        output, *counts = counting.run([x])
+        np.testing.assert_array_equal(output, served.run([x])[0])
+        assert [int(each[HEAD:].sum()) for each in counts] == [4096, 1024, 1536, 3072, 3072, 1536, 1536, 10]
+    report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
+    assert report["verified"] is True  # the counts of compiled code equal those of the oracle
 
 
 def test_a_failed_measurement_does_not_affect_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

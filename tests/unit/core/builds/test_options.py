@@ -8,6 +8,7 @@ from service.core.builds.options import (
     bucket_index_of,
     buckets_of,
     check_batches,
+    counts_values,
     parse_batches,
     parse_open_shapes,
     parse_shapes,
@@ -15,6 +16,7 @@ from service.core.builds.options import (
     shapes_of,
     tune_s_of,
     with_batch,
+    with_counts,
     with_shapes,
     with_sizes,
     with_tuning,
@@ -133,3 +135,12 @@ def test_buckets_cannot_have_batch_sizes() -> None:
         with_sizes([1, 8], parse_open_shapes("1x[16,32]"))
     with pytest.raises(InvalidInput, match="several shapes"):
         parse_shapes("1x[16,32]")
+
+
+def test_one_build_of_a_model_counts_its_values() -> None:
+    shapes = with_shapes({"x": [1, 4]})
+    assert with_counts(shapes) == {**shapes, "counts": True}
+    assert counts_values(with_counts({}) or {})
+    assert not counts_values(shapes)
+    for variant in (with_batch(8), with_tuning({}, 60), {"counts": True}, {"buckets": [{"x": [1, 4]}], **shapes}):
+        assert with_counts(variant) is None
