@@ -40,12 +40,15 @@ class Environment:
 # numpy and Pillow are pinned because our own code uses them; pip resolves the frameworks' other dependencies.
 _COMMON = ("numpy==2.4.6", "pillow==13.0.0")
 _SYSTEM_PYTHON = "/usr/bin/python3"  # a distribution's interpreter, whose libpython is shared: Triton loads it
+_PYTHON_3_11 = "python3.11"
 _COMPUTING = ("onnxruntime==1.31.1", "openvino==2026.4.1", "ai-edge-litert==2.3.0", "numpy==2.4.6")
 ENVIRONMENTS = (
     Environment("onnxruntime", ("onnxruntime==1.31.1", "onnx==1.23.2", "sympy==1.14.0", *_COMMON)),
     Environment("openvino", ("openvino==2026.4.1", *_COMMON)),
     # torchvision is built for another torch: only the definitions of its networks are used, which are Python.
     Environment("torch", ("torch==2.13.0", "onnx==1.23.2", *_COMMON), alone=("torchvision==0.29.2",)),
+    # The last release of MXNet needs an older NumPy, which exists for Python 3.11.
+    Environment("mxnet", ("mxnet==1.9.1", "numpy==1.23.5", "pillow==13.0.0"), python=_PYTHON_3_11),
     # The peers of `benchmarks.serving`, each with all runtimes that may compute in it.
     Environment("fastapi", ("fastapi==0.165.0", "uvicorn[standard]==0.54.0", *_COMPUTING)),
     Environment("mlserver", ("mlserver==1.7.1", *_COMPUTING)),

@@ -58,6 +58,7 @@ CONTESTANTS: Sequence[Contestant] = (
     ),
     Contestant("octet-reference", "Octet (litert-reference)", OWN_ENVIRONMENT, "octet", "tflite", "litert-reference"),
     Contestant("octet-onnx", "Octet (ONNX, onnxruntime)", OWN_ENVIRONMENT, "octet", "onnx", "onnxruntime"),
+    Contestant("octet-mxnet", "Octet (MXNet, mxnet-onednn)", OWN_ENVIRONMENT, "octet", "mxnet", "mxnet-onednn"),
     Contestant("litert", "LiteRT", OWN_ENVIRONMENT, "litert", "tflite"),
     Contestant("onnxruntime", "ONNX Runtime", "onnxruntime", "onnx_runtime", "onnx"),
     _openvino("openvino", "OpenVINO (ONNX)", "onnx", "f32"),
@@ -65,12 +66,14 @@ CONTESTANTS: Sequence[Contestant] = (
     _openvino("openvino-tflite", "OpenVINO (TFLite)", "tflite", "f32"),
     _openvino("openvino-tflite-bf16", "OpenVINO (TFLite, bf16)", "tflite", "bf16"),
     Contestant("torch", "PyTorch (FX)", "torch", "pytorch", "torch", options={"precision": "int8"}),
+    Contestant("mxnet", "MXNet (oneDNN)", "mxnet", "mx_net", "mxnet", options={"precision": "int8"}),
     Contestant("octet-fp32", "Octet (float32)", OWN_ENVIRONMENT, "octet", "onnx_fp32", "onnxruntime"),
     Contestant("octet-fp32-tflite", "Octet (TFLite, float32)", OWN_ENVIRONMENT, "octet", "tflite_fp32", "xnnpack"),
     Contestant("litert-fp32", "LiteRT", OWN_ENVIRONMENT, "litert", "tflite_fp32"),
     Contestant("onnxruntime-fp32", "ONNX Runtime", "onnxruntime", "onnx_runtime", "onnx_fp32"),
     _openvino("openvino-fp32", "OpenVINO (f32)", "onnx_fp32", "f32"),
     Contestant("torch-fp32", "PyTorch", "torch", "pytorch", "torch_fp32", options={"precision": "f32"}),
+    Contestant("mxnet-fp32", "MXNet (oneDNN)", "mxnet", "mx_net", "mxnet_fp32", options={"precision": "f32"}),
     Contestant("tvm-fp32", "stock TVM", OWN_ENVIRONMENT, "stock_tvm", "tflite_fp32", slow=True),
 )
 

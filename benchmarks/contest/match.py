@@ -21,6 +21,7 @@ from benchmarks.models.catalog import Row
 from benchmarks.models.tflite_file import macs
 from benchmarks.peak.instructions import Instruction
 
+_OPEN = ("onnx", "onnx_fp32", "mxnet")  # the formats of files that leave the shape of the input open
 _PEAKS = Row(PEAKS, "Peak of each instruction", {})
 
 
@@ -97,7 +98,7 @@ class Contest:
             raise FileNotFoundError(f"{file} is missing; run: python -m benchmarks.models")
         if not contestant.is_octet:
             return model
-        open_shape = (row.batch, *row.shape) if contestant.file in ("onnx", "onnx_fp32") and row.shape else ()
+        open_shape = (row.batch, *row.shape) if contestant.file in _OPEN and row.shape else ()
         return artifact(self.home, model, contestant.numerics, open_shape)
 
     def _failed(self, row: Row, key: Key, error: Exception) -> None:

@@ -104,6 +104,8 @@ def _recipe(home: Home, file: str) -> Recipe:
     match form, kind:
         case "tflite", _:
             return Recipe("tensorflow", ["benchmarks.models.make_keras", network, kind])
+        case "mxnet.zip", _:
+            return Recipe("mxnet", ["benchmarks.models.make_mxnet", network, kind])
         case "onnx", "fp32":
             return Recipe("torch", ["benchmarks.models.make_torch", network, "onnx"])
         case "onnx", _:

@@ -20,10 +20,10 @@ class Row:
     """One model at one batch size.
 
     Attributes:
-        files: the model's files by format: `tflite`, `onnx` and `torch` in int8; `tflite_fp32` and so on in float32.
-            Octet compiles the file `tflite`.
-        shape: the shape of one sample of the input in the ONNX and TorchScript files (`C, H, W`), which leave the batch
-            size open.
+        files: the model's files by format: `tflite`, `onnx`, `torch` and `mxnet` in int8; `tflite_fp32` and so on in
+            float32. Octet compiles the files `tflite`, `onnx` and `mxnet`.
+        shape: the shape of one sample of the input in the ONNX, TorchScript and MXNet files (`C, H, W`), which leave
+            the batch size open.
         part: the part of the catalog and of the report; "" for the networks that exist as TFLite files.
         inputs: the file with the input arrays for all contestants, as `zoo.make` writes it. Without it, the inputs are
             random values.
@@ -41,7 +41,7 @@ class Row:
     @property
     def source(self) -> str:
         """Returns the file without which the model cannot be compared."""
-        return self.files.get("tflite") or self.files["onnx"]
+        return next(self.files[form] for form in ("tflite", "onnx", "mxnet") if form in self.files)
 
 
 def _generated(network: str, title: str) -> Row:
@@ -58,6 +58,11 @@ def _file(network: str, form: str) -> str:
         "onnx": f"onnx/{network}.u8s8.onnx",
         "torch": f"torch/{network}.fx_x86.pt",
     }[form]
+
+
+def _of_mxnet(network: str, title: str) -> Row:
+    files = {"mxnet": f"mxnet/{network}.int8.mxnet.zip", "mxnet_fp32": f"mxnet/{network}.fp32.mxnet.zip"}
+    return Row(network, title, files, SAMPLES[network].channels_first, note="random weights")
 
 
 def _given(file: str, title: str, note: str = "") -> Row:
@@ -129,6 +134,9 @@ ROWS: Sequence[Row] = (
     _generated("ad01", "Autoencoder, anomaly detection int8 (MLPerf Tiny)"),
     _generated("inception_v3", "Inception-v3 int8"),
     _generated("resnet18", "ResNet-18 int8"),
+    _of_mxnet("resnet50_v1", "ResNet-50 v1 int8 (MXNet)"),
+    _of_mxnet("resnet18_v1", "ResNet-18 v1 int8 (MXNet)"),
+    _of_mxnet("inceptionv3", "Inception-v3 int8 (MXNet)"),
     _generated("deeplab_v3", "DeepLabV3 MobileNetV2 257 int8"),
     _generated("ssdlite", "SSDLite MobileNetV2 300 int8"),
     _generated("lstm", "LSTM, two layers of 128, 64 steps int8"),

@@ -57,6 +57,10 @@ SAMPLES: dict[str, Sample] = {
     "resnet18": _image(224),
     "resnet50": _image(224),
     "mobilenet_v2": _image(224),
+    # Of MXNet's model zoo, by its names. Its ResNets are of the first version, whose strides are in 1x1 convolutions.
+    "resnet18_v1": _image(224),
+    "resnet50_v1": _image(224),
+    "inceptionv3": _image(299),
     "inception_v3": _image(299),
     "vww": _image(96),
     "deeplab_v3": _image(257),

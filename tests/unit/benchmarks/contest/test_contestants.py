@@ -37,6 +37,12 @@ def test_a_network_of_the_zoo_is_run_by_contestants_that_read_onnx() -> None:
     assert found == {"peak", "octet-onnx", "onnxruntime", "openvino", "openvino-bf16"}
 
 
+def test_a_network_of_mxnet_is_run_by_mxnet_and_octet() -> None:
+    (row,) = rows_named(["resnet50_v1"])
+    assert row.source == row.files["mxnet"]
+    assert {it.name for it in contestants_for(row, CONTESTANTS)} == {"peak", "octet-mxnet", "mxnet", "mxnet-fp32"}
+
+
 def test_the_error_for_an_unknown_name_lists_the_contestants() -> None:
     with pytest.raises(SystemExit, match=r"no such model: lenet; there are resnet50, "):
         rows_named(["lenet"])
