@@ -17,10 +17,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import mxnet  # type: ignore[import-not-found]
+import mxnet
 import numpy as np
-from mxnet.contrib.quantization import quantize_model_mkldnn  # type: ignore[import-not-found]
-from mxnet.gluon.model_zoo import vision  # type: ignore[import-not-found]
+from mxnet.contrib.quantization import quantize_model_mkldnn
+from mxnet.gluon.model_zoo import vision
 
 from benchmarks.models.samples import SAMPLES
 

@@ -19,7 +19,7 @@ from benchmarks.harness.frameworks import Job, Loaded, random_input
 
 def load(job: Job) -> Loaded:
     os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE" if job.options["precision"] == "int8" else "MKLDNN"
-    import mxnet  # type: ignore[import-not-found]  # reads this setting
+    import mxnet  # reads this setting
 
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(job.path) as archive:
         archive.extractall(folder)

@@ -152,7 +152,8 @@ def test_every_kind_of_error_has_a_status() -> None:
     def tree(kind: type[OctetError]) -> list[type[OctetError]]:
         return [kind, *(leaf for child in kind.__subclasses__() for leaf in tree(child))]
 
-    core: list[type[OctetError]] = [OctetError, *(kind for kind in tree(OctetError) if kind.__module__ == errors.__name__)]
+    ours = (kind for kind in tree(OctetError) if kind.__module__ == errors.__name__)
+    core: list[type[OctetError]] = [OctetError, *ours]
     meant_for_500 = {OctetError, errors.CorruptBlob, errors.BuildFailed, *errors.BuildFailed.__subclasses__()}
     assert {kind for kind in core if statuses.status_of(kind()) == 500} == meant_for_500
 
