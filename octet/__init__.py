@@ -23,18 +23,23 @@ if TYPE_CHECKING:
     from octet.artifacts import Artifact, compile
     from octet.async_client import AsyncClient
     from octet.client import Build, Client
+    from octet.evaluation import Evaluation, evaluate
     from octet.models import Model, load
     from octet.quantization import Quantized, quantize
+    from service.core.verification.scoring import Metric
 
 __all__ = [
     "Artifact",
     "AsyncClient",
     "Build",
     "Client",
+    "Evaluation",
+    "Metric",
     "Model",
     "Quantized",
     "compile",
     "errors",
+    "evaluate",
     "load",
     "quantize",
 ]
@@ -43,6 +48,7 @@ _MODULES = {
     "artifacts": {"Artifact", "compile"},
     "async_client": {"AsyncClient"},
     "client": {"Build", "Client"},
+    "evaluation": {"Evaluation", "Metric", "evaluate"},
     "models": {"Model", "load"},
     "quantization": {"Quantized", "quantize"},
 }

@@ -37,6 +37,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "inspect": (_FILES, "local.inspect", "inspect"),
     "compile": (_FILES, "local.compile_and_run", "compile"),
     "quantize": (_FILES, "local.quantize", "quantize"),
+    "evaluate": (_FILES, "local.evaluate", "evaluate"),
     "run": (_FILES, "local.compile_and_run", "run"),
     "verify": (_FILES, "local.verify", "verify"),
     "explain": (_MACHINE, "local.explain", "explain"),

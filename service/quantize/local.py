@@ -56,8 +56,8 @@ def quantize_to(
     require_folder(output)
     shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
     with tempfile.TemporaryDirectory() as folder, upload_of(file) as upload:
-        inputs = None if data is None else _inputs_file(data, Path(folder), options.samples)
-        classes = None if labels is None else _labels_file(labels, Path(folder))
+        inputs = None if data is None else inputs_file(data, Path(folder), options.samples)
+        classes = None if labels is None else labels_file(labels, Path(folder))
         name = "inputs" if inputs is None else inputs.name
         request = Request(upload.absolute(), inputs, options, classes, name, shapes)
         scratch = Path(folder) / "scratch"
@@ -81,10 +81,10 @@ def parse_choice(choices: type[_Choice], text: str, parameter: str) -> _Choice:
         raise InvalidInput(f"{parameter} is {text!r}", hint=f"use one of: {', '.join(choices)}") from error
 
 
-def _inputs_file(data: Inputs, folder: Path, most: int) -> Path:
-    """Returns the absolute path of the calibration set. Writes it to `folder` first if it is in memory."""
+def inputs_file(data: Inputs, folder: Path, most: int) -> Path:
+    """Returns the absolute path of the inputs. Writes them to `folder` first if they are in memory."""
     if isinstance(data, str | Path):
-        return _existing(data, "the calibration set")
+        return _existing(data, "the file or folder of inputs")
     from service.quantize.calibration.arrays import write_inputs
 
     path = folder / "inputs"
@@ -92,7 +92,8 @@ def _inputs_file(data: Inputs, folder: Path, most: int) -> Path:
     return path
 
 
-def _labels_file(labels: Labels, folder: Path) -> Path:
+def labels_file(labels: Labels, folder: Path) -> Path:
+    """Returns the absolute path of the labels. Writes them to `folder` first if they are in memory."""
     if isinstance(labels, str | Path):
         return _existing(labels, "the file of labels")
     path = folder / "labels.csv"

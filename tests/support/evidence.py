@@ -24,6 +24,7 @@ from service.compiler.importers.imported import ImportedModel
 from service.core.models.arrays import Array
 from service.core.models.facts import Facts, Scheme
 from service.core.verification.comparison import equal_values, largest_difference
+from service.core.verification.scoring import rank_of
 from service.core.verification.witnesses import percent
 
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
@@ -265,8 +266,8 @@ def _require(seen: tuple[int, int, float], steps: float) -> None:
 
 
 def _rates(scores: Array, labels: Array) -> str:
-    order = np.argsort(-scores.astype(np.float64), axis=1, kind="stable")
-    top1, top5 = _share(order[:, 0] == labels), _share((order[:, :5] == labels[:, None]).any(1))
+    ranks = np.array([rank_of(row, int(label)) for row, label in zip(scores, labels, strict=True)])
+    top1, top5 = _share(ranks == 0), _share(ranks < 5)
     return f"{top1:.4g} / {top5:.4g} %"
 
 

@@ -59,7 +59,12 @@ ROLES: Mapping[str, str] = {
     "pair": "service.compiler.children.observing_roles:pair_role",
     "switched": "service.compiler.children.observing_roles:switched_role",
     "quantize": "service.quantize.child:quantize_role",
+    "evaluate": "service.evaluate.child:artifact_role",
+    "evaluate_reference": "service.evaluate.child:reference_role",
+    "draw_inputs": "service.evaluate.child:draw_role",
 }
+# The roles that may run PyTorch as a reference runtime.
+_TORCH_ROLES = ("reference", "evaluate_reference")
 
 
 def load(role: str) -> None:
@@ -121,7 +126,7 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
             lockdown.close_files(access, limits, allow_unsandboxed=orders["allow_unsandboxed"])
         if role == EXECUTE:
             _execute(orders, limits, report)
-        if role != "reference":
+        if role not in _TORCH_ROLES:
             block_torch()
         handler = _handler(role, orders["handlers"])
         if not orders["unsandboxed"]:

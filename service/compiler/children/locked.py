@@ -113,7 +113,7 @@ class LockedArtifact:
             for position, given in zip(shared.inputs, inputs, strict=True):
                 position[...] = given
             request = RunRequest(*self._files, shared.descriptor, threads)
-            result = self._ask(RUN, request, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
+            result = self.ask(RUN, request, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
         finally:
             os.close(shared.descriptor)
         return list(shared.outputs), result.seconds
@@ -128,7 +128,7 @@ class LockedArtifact:
         """
         chosen = () if probes is None else (probes.absolute(),)
         request = VerifyRequest(*self._files, (vectors.absolute(),), chosen)
-        comparisons = self._ask(VERIFY, request, readable=[vectors, *chosen], poll=poll).comparisons
+        comparisons = self.ask(VERIFY, request, readable=[vectors, *chosen], poll=poll).comparisons
         if not comparisons:
             raise BuildFailed("the verify process returned a malformed result: it compared nothing")
         return comparisons[0]
@@ -137,13 +137,13 @@ class LockedArtifact:
         """Measures `runtime.latency.Latency` with `threads` threads, each on its own core. The result names the
         cores.
         """
-        return self._ask(BENCH, BenchRequest(*self._files, threads, seconds), poll=poll)
+        return self.ask(BENCH, BenchRequest(*self._files, threads, seconds), poll=poll)
 
     def explain(
         self, threads: int, seconds: float, peak: Mapping[str, Any] | None, poll: Poll = _do_nothing
     ) -> ProfileResult:
         """Measures `runtime.profile.Profile` with `threads` threads, each on its own core."""
-        result = self._ask(EXPLAIN, ExplainRequest(*self._files, threads, seconds, peak), poll=poll)
+        result = self.ask(EXPLAIN, ExplainRequest(*self._files, threads, seconds, peak), poll=poll)
         symbols = [call.symbol for call in self.stored.config.plan.calls]
         if len(result.calls) != len(symbols):
             raise BuildFailed("the explain process returned a malformed result: calls are missing or too many")
@@ -154,23 +154,34 @@ class LockedArtifact:
     def _files(self) -> tuple[ArtifactConfig, Path, Path]:
         return self.stored.config, self.stored.library.absolute(), self.stored.constants.absolute()
 
-    def _ask(
+    def ask(
         self,
         role: Role[Request, Result],
         request: Request,
         *,
         readable: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
         keep: Collection[int] = (),
         shared_bytes: int = 0,
         poll: Poll = _do_nothing,
+        on_message: Callable[[dict[str, Any]], None] | None = None,
     ) -> Result:
+        """Runs a role that loads the artifact in a child, which can read the artifact's files.
+
+        Args:
+            readable, writable: further files that the child may read or write (`sandbox.Access`).
+            keep: descriptors that the child inherits.
+            shared_bytes: the size of the memory that the child shares with this process.
+            on_message: called with the child's messages.
+        """
         limits = self.limits or unlimited(shared_bytes)
         try:
             members = run_child(
                 role.name,
                 request.to_json(),
-                access=Access((*self._files[1:], *readable)),
+                access=Access((*self._files[1:], *readable), tuple(writable)),
                 limits=limits if self.target.device == "cpu" else with_gpus(limits),
+                on_message=on_message,
                 poll=poll,
                 allow_unsandboxed=self.allow_unsandboxed,
                 unsandboxed=self.unsandboxed,

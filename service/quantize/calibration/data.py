@@ -10,7 +10,7 @@ import csv
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +103,7 @@ class Data:
                 content = file.read(_LARGEST_LABELS_BYTES + 1)
         if len(content) > _LARGEST_LABELS_BYTES:
             raise InvalidInput(f"{self.path}: {_LABELS} is larger than {_LARGEST_LABELS_BYTES >> 20} MiB")
-        return _labels(content, _LABELS, self)
+        return [_class_of(text) for text in _texts(content, _LABELS, self)]
 
     def count(self, signature: ModelSignature) -> int:
         """Returns the number of inputs that `inputs` yields. Raises the same errors as `inputs`."""
@@ -130,11 +130,14 @@ class Data:
             )
         for name in self.pictures():
             try:
-                yield [decode(self._picture(name), signature.inputs[0], self.metadata)]
+                yield [decode(self.picture(name), signature.inputs[0], self.metadata)]
             except OctetError as error:
                 raise InvalidInput(f"{self.path}: {name}: {error.message}", hint=error.hint) from error
 
-    def _picture(self, name: str) -> bytes:
+    def picture(self, name: str) -> bytes:
+        """Returns the file of the picture `name`, one of `pictures`. Raises `InvalidInput` if it is too large or
+        damaged.
+        """
         archive = self._archive
         size = (self.path / name).stat().st_size if archive is None else archive.size_of(name)
         if size > _LARGEST_PICTURE_BYTES:
@@ -159,29 +162,41 @@ def labels_of(path: Path, data: Data) -> list[int | None]:
     Raises:
         InvalidInput: a line has another form, or contains the name of a picture that does not exist.
     """
-    return _labels(path.read_bytes(), str(path), data)
+    return [_class_of(text) for text in _texts(path.read_bytes(), str(path), data)]
 
 
-def _labels(content: bytes, shown: str, data: Data) -> list[int | None]:
+def texts_of(path: Path, data: Data) -> list[str | None]:
+    """Does the same as `labels_of`, for labels that may be any text. The first line is never taken for names of
+    columns.
+    """
+    return _texts(path.read_bytes(), str(path), data, are_classes=False)
+
+
+def _class_of(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _texts(content: bytes, shown: str, data: Data, *, are_classes: bool = True) -> list[str | None]:
     try:
         lines = [line for line in csv.reader(content.decode().splitlines()) if any(line)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{shown} is not a CSV file: {error}") from error
-    if lines and not lines[0][-1].strip().isdecimal():
+    if are_classes and lines and not lines[0][-1].strip().isdecimal():
         lines = lines[1:]
     for number, line in enumerate(lines, 1):
-        if len(line) not in (1, 2) or not line[-1].strip().isdecimal() or len(line[-1]) > 9:
+        is_class = line[-1].strip().isdecimal() and len(line[-1]) <= 9
+        if len(line) not in (1, 2) or (are_classes and not is_class):
             raise InvalidInput(f"{shown}: label {number} is {','.join(line)[:80]!r}", hint="write file,class or class")
     if not data.has_pictures:
-        return [int(line[-1]) for line in lines[: data.most]]
+        return [line[-1] for line in lines[: data.most]]
     if any(len(line) != 2 for line in lines):
         raise InvalidInput(f"{shown}: pictures are labelled by name", hint="write lines of file,class")
     positions = {name: index for index, name in enumerate(data.pictures())}
-    found: list[int | None] = [None] * len(positions)
-    for name, number_text in lines:
+    found: list[str | None] = [None] * len(positions)
+    for name, text in lines:
         if name not in positions:
             raise InvalidInput(f"{shown}: {name[:80]!r} is not a picture in {data.path}")
-        found[positions[name]] = int(number_text)
+        found[positions[name]] = text
     return found[: data.most]
 
 
@@ -287,16 +302,3 @@ def _read(file: IO[bytes], length: int, dtype: np.dtype[Any], path: Path, spec: 
         values = np.frombuffer(raw, dtype).reshape(spec.shape)
         with np.errstate(over="ignore"):
             yield values.astype(spec.dtype)
-
-
-def classes_of(outputs: Sequence[Array]) -> list[int]:
-    """Returns the index of the largest value in each output of a classifier."""
-    return [int(output.reshape(-1).argmax()) for output in outputs]
-
-
-def accuracy(classes: Sequence[int], labels: Sequence[int | None]) -> Mapping[str, float | int]:
-    """Returns the fraction of right classes among the inputs that have a label, and its (binomial) standard error."""
-    right = [found == label for found, label in zip(classes, labels, strict=False) if label is not None]
-    share = sum(right) / len(right) if right else 0.0
-    error = (share * (1 - share) / len(right)) ** 0.5 if right else 0.0
-    return {"right": sum(right), "inputs": len(right), "share": share, "standard_error": error}

@@ -12,7 +12,8 @@ from typing import Any
 
 from service.compiler.messages.observing import ObservedModel
 from service.core.builds.quantization import Raised
-from service.quantize.calibration.data import Data, accuracy
+from service.core.verification.scoring import accuracy
+from service.quantize.calibration.data import Data
 from service.quantize.calibration.observing import CalibrationSession
 
 RANKING = 16  # number of inputs that are used to rank layers; each input is run once for every layer

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.core.models.arrays import Array
-from service.quantize.calibration.data import Data, accuracy, classes_of
+from service.core.verification.scoring import accuracy, classes_of
+from service.quantize.calibration.data import Data
 from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.search.sensitivity import decibels, finite
 from service.quantize.steps.observe import Observed

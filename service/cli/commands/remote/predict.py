@@ -61,10 +61,10 @@ def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int
     took_s = time.perf_counter() - started_s
     labels = metadata.get("parameters", {}).get("labels", ())
     title = f"{header['model_name']} version {header['model_version']}"
-    return Answer(title, outputs, [_spec(described) for described in metadata["outputs"]], took_s, labels)
+    return Answer(title, outputs, [spec_of(described) for described in metadata["outputs"]], took_s, labels)
 
 
-def _spec(described: dict[str, Any]) -> TensorSpec:
+def spec_of(described: dict[str, Any]) -> TensorSpec:
     """Returns the spec of a tensor in a model's metadata; its quantization is in the tensor's parameters."""
     quantization = described.get("parameters")
     return TensorSpec.from_json(described | {"quantization": quantization})

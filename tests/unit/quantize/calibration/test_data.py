@@ -15,7 +15,7 @@ from PIL import Image
 from service.core.errors import InvalidInput, InvalidTensor, OctetError
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec
-from service.quantize.calibration.data import Data, accuracy, labels_of
+from service.quantize.calibration.data import Data, labels_of, texts_of
 
 OUTPUT = TensorSpec("y", "FP32", (1, 2))
 IMAGE = ModelSignature((TensorSpec("image", "FP32", (1, 3, 4, 4)),), (OUTPUT,))
@@ -154,10 +154,10 @@ def test_labels_of_arrays(tmp_path: Path) -> None:
         labels_of(path, data)
 
 
-def test_accuracy_counts_labelled_inputs() -> None:
-    counted = accuracy([1, 2, 3, 4, 5], [1, 2, None, 0, 5])
-    assert (counted["right"], counted["inputs"], counted["share"]) == (3, 4, 0.75)
-    assert counted["standard_error"] == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
+def test_labels_of_other_tasks_are_texts(tmp_path: Path) -> None:
+    path, data = tmp_path / "labels.csv", Data(tmp_path / "x.npz", most=2)
+    path.write_text('"3 4,5 6"\nnone\n')
+    assert texts_of(path, data) == ["3 4,5 6", "none"]
 
 
 def archive(path: Path, **members: bytes) -> Data:
