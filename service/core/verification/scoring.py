@@ -36,6 +36,7 @@ class Metric:
     inputs: int
 
     def to_json(self) -> dict[str, float | int]:
+        """Returns the attributes by name."""
         return {"value": self.value, "low": self.low, "high": self.high, "inputs": self.inputs}
 
     @staticmethod
