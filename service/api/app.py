@@ -33,6 +33,7 @@ from service.api.ops.collectors import BuildCollector, CacheCollector, ModelColl
 from service.api.ops.lifetime import at_work
 from service.api.ops.middleware import with_middleware
 from service.api.services import Services
+from service.compiler.build.dialects import add_formats
 from service.workers.tenant_planes import TenantPlanes
 
 _DESCRIPTION = (
@@ -95,5 +96,6 @@ def create_app(services: Services) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    add_formats(app.state.services.settings)
     async with at_work(app.state.services):
         yield

@@ -40,6 +40,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "evaluate": (_FILES, "local.evaluate", "evaluate"),
     "run": (_FILES, "local.compile_and_run", "run"),
     "verify": (_FILES, "local.verify", "verify"),
+    "dialect": (_FILES, "local.dialect", "dialect"),
     "explain": (_MACHINE, "local.explain", "explain"),
     "bench": (_MACHINE, "local.bench", "bench"),
     "targets": (_MACHINE, "local.targets", "targets"),

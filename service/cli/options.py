@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from service.core.builds import dialects
 from service.core.errors import InvalidInput
 from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
 from service.core.settings import Settings, load_settings
@@ -30,6 +31,17 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--data-dir", envvar="OCTET_DATA_DIR", help="The folder for models, builds and artifacts.", file_okay=False
+    ),
+]
+DialectOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--dialect",
+        metavar="FILE",
+        help="A Python file that extends the compiler with operators, patterns, passes or formats. Repeatable.",
+        callback=lambda given: configure_dialects(given) or given,
+        exists=True,
+        dir_okay=False,
     ),
 ]
 ModelFile = Annotated[
@@ -163,6 +175,12 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
             f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
         )
         raise typer.BadParameter(wrong) from error
+
+
+def configure_dialects(files: list[Path] | None) -> None:
+    """Adds dialects to those that are configured. Raises `InvalidInput`."""
+    if files:
+        dialects.configure([*(each.name if each.file is None else each.file for each in dialects.configured()), *files])
 
 
 def is_reference(given: str) -> bool:

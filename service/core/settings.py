@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from service.core.access.key import FORM, id_of
 from service.core.access.quota import Quota
 from service.core.access.tenant import PATTERN
+from service.core.builds import dialects
 from service.core.cluster.settings import ClusterSettings, Role
 from service.core.data_dir import DataDir
 from service.core.models.serving import Serving
@@ -98,6 +99,12 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         "https://octet.dev/builder/unnamed",
         pattern=r"^[a-z][a-z0-9+.-]*:[!-~]{1,500}$",
         description="a URI that identifies this builder; it is recorded in the provenance of artifacts",
+    )
+
+    dialects: str = Field(
+        "",
+        description="Python files, and names of entry points of installed packages, separated by colons, with which "
+        "this machine extends the compiler (docs/how-to/dialects.md); they run with its permissions",
     )
 
     registry_username: str | None = Field(
@@ -299,7 +306,7 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
 
 
 def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
-    """Loads the settings from `flags`, the environment and the file.
+    """Loads the settings from `flags`, the environment and the file. The dialects become those of this process.
 
     Args:
         flags: values by name; None for a flag that is not given.
@@ -307,4 +314,7 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     Raises:
         pydantic.ValidationError: a value is invalid, or a name is unknown.
     """
-    return Settings(**{name: value for name, value in (flags or {}).items() if value is not None})
+    settings = Settings(**{name: value for name, value in (flags or {}).items() if value is not None})
+    if settings.dialects:
+        dialects.configure(settings.dialects.split(os.pathsep))
+    return settings

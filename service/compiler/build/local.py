@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
+from service.compiler.build.dialects import add_formats
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.tuning import build_artifact
 from service.compiler.importers.detect import format_of
@@ -42,6 +43,7 @@ def compile_to(
     Raises:
         OctetError: the model cannot be compiled, or its outputs differ from those of the reference runtime.
     """
+    add_formats(settings)
     with file.open("rb") as source:
         model_format = format_of(source)
     mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]

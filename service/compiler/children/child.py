@@ -28,7 +28,8 @@ from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import BUG, too_much_written
-from service.compiler.sandbox.zygotes import ChildDescriptors
+from service.compiler.sandbox.zygotes import FORKED, ChildDescriptors
+from service.core.builds import dialects
 from service.core.errors import BuildFailed, InternalError, OctetError
 from service.core.system.imports import block_torch
 
@@ -43,6 +44,7 @@ ROLES: Mapping[str, str] = {
     "kernel": "service.compiler.children.roles:kernel_role",
     "oracle": "service.compiler.children.roles:oracle_role",
     "padding": "service.compiler.children.roles:padding_role",
+    "dialects": "service.compiler.children.dialect_roles:dialects_role",
     "reference": "service.compiler.children.checking_roles:reference_role",
     "time": "service.compiler.children.checking_roles:time_role",
     "profile": "service.compiler.children.checking_roles:profile_role",
@@ -65,6 +67,9 @@ ROLES: Mapping[str, str] = {
 }
 # The roles that may run PyTorch as a reference runtime.
 _TORCH_ROLES = ("reference", "evaluate_reference")
+
+
+_COMPILING = frozenset({*FORKED, "dialects", "padding", "quantize"})  # the roles that need the dialects
 
 
 def load(role: str) -> None:
@@ -121,6 +126,8 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
     _close_stdin()
     limits = Limits(**orders["limits"])
     try:
+        if role in _COMPILING and dialects.environment():
+            _load_dialects()
         if not orders["unsandboxed"]:
             access = Access.from_json(orders["access"])
             lockdown.close_files(access, limits, allow_unsandboxed=orders["allow_unsandboxed"])
@@ -150,6 +157,15 @@ def _handler(role: str, handlers: str | None) -> Handler:
         module, name = ROLES[role].split(":")
         handler = getattr(importlib.import_module(module), name)
     return handler
+
+
+def _load_dialects() -> None:
+    """Runs the configured dialects before this process gives up access to their files. They are trusted like Octet's own
+    code. A forked child has inherited them from the zygote.
+    """
+    from service.compiler.dialects import loading
+
+    loading.load_configured()
 
 
 def _execute(orders: Mapping[str, Any], limits: Limits, report: Report) -> None:

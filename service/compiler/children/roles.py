@@ -33,7 +33,7 @@ from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.lowering import codegen, constants
 from service.compiler.lowering.call_plan import call_plan
-from service.compiler.lowering.passes import PIPELINE, Context, Dump, Pass
+from service.compiler.lowering.passes import Context, Dump, Pass, pipeline
 from service.compiler.messages.building import (
     BUILD,
     IMPORT,
@@ -131,8 +131,8 @@ def passes_role(request: PassesRequest, report: Report) -> PassesResult:
     imported = _import_model(request.source.read_bytes(), request.shapes, report)
     context = Context(mode, codegen_target(name), library_for(name, mode))
     dump = Dump(Path.cwd(), imported.module)
-    PIPELINE.run(imported.module, context, before=_report_stages(report), after=dump)
-    return PassesResult(str(PIPELINE))
+    pipeline().run(imported.module, context, before=_report_stages(report), after=dump)
+    return PassesResult(str(pipeline()))
 
 
 def _import_model(data: bytes, shapes: Shapes, report: Report) -> ImportedModel:
@@ -230,7 +230,7 @@ def build_role(request: BuildRequest, report: Report) -> BuildResult:
     imported = _load_module(request.module)
     facts = {"target": name.name, "numerics": mode.name}
     incident.about(facts, imported, lambda module: _run_passes(module, request))
-    lowered = PIPELINE.run(imported, context, before=reporting)
+    lowered = pipeline().run(imported, context, before=reporting)
     model, selection = context.model, context.selection
     assert model is not None
     assert selection is not None
@@ -262,7 +262,7 @@ def _run_passes(module: tvm.IRModule, request: BuildRequest) -> object:
     """Runs the passes on `module` with the settings of the build."""
     name, mode = parse_target(request.target), get_mode(request.numerics)
     library = library_for(name, mode, Choices(request.tiles, request.rank))
-    return PIPELINE.run(module, Context(mode, codegen_target(name), library, request.batch))
+    return pipeline().run(module, Context(mode, codegen_target(name), library, request.batch))
 
 
 @handles(KERNEL)

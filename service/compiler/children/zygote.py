@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.children import child
+from service.compiler.dialects import loading
 from service.compiler.sandbox.zygotes import READY, ChildDescriptors
+from service.core.errors import OctetError
 from service.core.system.imports import block_torch
 
 _REQUEST_BYTES = 1 << 16
@@ -77,6 +79,8 @@ def main(descriptor: int, modules: Sequence[str]) -> None:
     block_torch()
     for module in modules:
         importlib.import_module(module)
+    with suppress(OctetError):  # each child tries again, and reports the error
+        loading.load_configured()
     serve(socket.socket(fileno=descriptor))
 
 

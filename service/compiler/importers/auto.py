@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from service.compiler.importers import qnn_text
 from service.compiler.importers.builder.module import At, Shapes
@@ -14,6 +16,9 @@ from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.compiler.importers.torch.exported import importer as exported
+from service.compiler.qnn.joins import join_moves
+from service.compiler.qnn.patterns import PATTERNS, apply_patterns
+from service.compiler.qnn.transposes import move_transposes
 from service.core.errors import MalformedModel, Unsupported
 
 _DAMAGED = "the file is damaged, or the program that wrote it has a bug: export the model again"
@@ -31,7 +36,7 @@ def _with_fixed_shapes(importer: Callable[[bytes, At], ImportedModel]) -> Callab
     return import_model
 
 
-IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
+IMPORTERS: dict[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TFLITE: _with_fixed_shapes(tflite.import_model),
     ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
@@ -41,8 +46,13 @@ IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
 }
 
 
+def add_importer(name: str, importer: Callable[[bytes, At], ImportedModel]) -> None:
+    """Adds the importer of a dialect's format (`detect.add_format`)."""
+    IMPORTERS[name] = _with_fixed_shapes(importer)
+
+
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """Imports the model in a file.
+    """Imports the model in a file, and applies the patterns of dialects that change values.
 
     Args:
         at: called before each operator is converted, with the operator and the name of its output.
@@ -55,7 +65,18 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     """
     importer = IMPORTERS[format_of(io.BytesIO(data))]
     try:
-        return importer(data, at, shapes or {})
+        imported = importer(data, at, shapes or {})
+        patterns = [name for name, each in PATTERNS.items() if each.changes_values]
+        return _with_patterns(imported, patterns) if patterns else imported
     except (MalformedModel, Unsupported) as error:
         error.hint = error.hint or (_DAMAGED if isinstance(error, MalformedModel) else _CHANGE)
         raise
+
+
+def _with_patterns(imported: ImportedModel, names: Sequence[str]) -> ImportedModel:
+    """Applies the patterns that change values. They match a graph without the permutations of axes between operators
+    that importers write around images.
+    """
+    module, applied = apply_patterns(move_transposes(join_moves(imported.module)), names)
+    notices = tuple(f"the pattern {name} was applied {count} times" for name, count in Counter(applied).items())
+    return replace(imported, module=module, notices=(*imported.notices, *notices)) if applied else imported

@@ -7,10 +7,11 @@ can refuse an upload before all of it has arrived. `format_of` reads the whole f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from service.compiler.importers.zip_names import names_of
-from service.core.errors import UnsupportedFormat
+from service.core.errors import InvalidInput, UnsupportedFormat
 
 TFLITE = "tflite"
 ONNX = "onnx"
@@ -58,6 +59,21 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file with `git lfs pull`"),
 )
 _HINT = f"Octet reads: {', '.join(FORMATS)}"
+# Formats of dialects: name -> the bytes with which files may begin.
+_ADDED: dict[str, tuple[bytes, ...]] = {}
+
+
+def add_format(name: str, heads: Sequence[bytes]) -> None:
+    """Adds a format of a dialect. Its files begin with one of `heads`, and are none of Octet's own formats.
+
+    Raises:
+        InvalidInput: the name is taken, or a head is empty or longer than `HEAD_BYTES`.
+    """
+    if name in FORMATS or name == ZIP:
+        raise InvalidInput(f"Octet itself has a format {name}")
+    if not heads or not all(0 < len(head) <= HEAD_BYTES for head in heads):
+        raise InvalidInput(f"the files of the format {name} must begin with 1 to {HEAD_BYTES} known bytes")
+    _ADDED[name] = tuple(heads)
 
 
 def detect_format(head: bytes) -> str:
@@ -75,6 +91,9 @@ def detect_format(head: bytes) -> str:
         return QNN
     if _is_onnx(head):
         return ONNX
+    for name, heads in _ADDED.items():
+        if head.startswith(heads):
+            return name
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
     for magic, what, hint in _FOREIGN:

@@ -16,6 +16,7 @@ ORDER: dict[str, Stage] = {
     "keep-weights": Stage.SELECT,
     "fold-constants": Stage.SELECT,
     "join-biases": Stage.SELECT,
+    "fuse-functions": Stage.SELECT,
     "move-pads": Stage.SELECT,
     "make-tables": Stage.SELECT,
     "drop-casts": Stage.SELECT,

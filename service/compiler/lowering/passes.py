@@ -32,6 +32,7 @@ from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget
 from service.core.artifacts.artifact import Slot
 from service.core.builds.build import Stage
+from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 
 
@@ -154,6 +155,32 @@ class Dump:
         self._written += 1
 
 
+_ADDED: dict[str, tuple[str, Run]] = {}  # passes of dialects: name -> the pass before which each runs, and its function
+
+
+def add_pass(name: str, run: Run, before: str) -> None:
+    """Adds a pass of a dialect, which runs before the pass `before` and after those that were added there earlier.
+
+    Raises:
+        InvalidInput: Octet has a pass of this name, or none called `before` that takes a graph of `qnn.*` operators.
+    """
+    graphs = [each.name for each in PIPELINE.passes if each.stage is Stage.SELECT]
+    if before not in graphs:
+        raise InvalidInput(f"a pass cannot run before {before!r}", hint=f"name one of: {', '.join(graphs)}")
+    if name in ORDER:
+        raise InvalidInput(f"Octet itself has a pass {name!r}")
+    _ADDED[name] = before, run
+
+
+def pipeline() -> Pipeline:
+    """Returns the passes of Octet and of the dialects, in order."""
+    passes: list[Pass] = []
+    for each in PIPELINE.passes:
+        passes += [Pass(name, Stage.SELECT, run) for name, (before, run) in _ADDED.items() if before == each.name]
+        passes.append(each)
+    return Pipeline(tuple(passes))
+
+
 def _batch(module: tvm.IRModule, context: Context) -> tvm.IRModule:
     context.model = batched(module, context.batch)
     return context.model
@@ -200,6 +227,7 @@ _RUNS: dict[str, Run] = {
     "keep-weights": _simplify("weights kept"),
     "fold-constants": _simplify("constants folded"),
     "join-biases": _simplify("biases joined"),
+    "fuse-functions": _simplify("functions fused"),
     "move-pads": _simplify("pads moved"),
     "make-tables": _simplify("tables made"),
     "drop-casts": _simplify("casts dropped"),
@@ -217,4 +245,5 @@ _RUNS: dict[str, Run] = {
     "lift-activations": _lift_activations,
 }
 
+# The passes of Octet itself. `pipeline` also has those of dialects.
 PIPELINE = Pipeline(tuple(Pass(name, stage, _RUNS[name]) for name, stage in ORDER.items()))

@@ -10,6 +10,7 @@ from typing import Any
 
 from service import core
 from service.compiler.lowering import pass_order
+from service.core.builds import dialects
 from service.core.builds.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
@@ -45,8 +46,10 @@ def _fingerprint() -> tuple[tuple[str, str], ...]:
 
 
 def fingerprint() -> dict[str, str]:
-    """Returns the versions of the tools, the digest of Octet's compiler and kernels, and the text of the passes."""
-    return dict(_fingerprint())
+    """Returns the versions of the tools, the digest of Octet's compiler and kernels, the text of the passes, and the
+    digests of the configured dialects.
+    """
+    return {**dict(_fingerprint()), **dialects.digests()}
 
 
 def code_versions(target: Target) -> dict[str, str]:

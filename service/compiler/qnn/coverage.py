@@ -12,6 +12,7 @@ from tvm import relax
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.defined import is_real
 
 # This part of a name marks a value inside an operator of the model. The report names the operator's result instead.
 INSIDE = "_inside"
@@ -55,7 +56,7 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
         stored |= any(name == "type" or name.endswith("_type") for name, _ in operation.call.attrs.items())
         macs = _macs(operation)
         total += macs
-        if operation.name.startswith("qnn.real_"):
+        if operation.name.startswith("qnn.real_") or is_real(operation):
             if inside and not macs:
                 continue
             floating.append({"op": var.name, "macs": macs, "reason": _reason(operation, weights)})
@@ -86,7 +87,7 @@ def _reason(operation: Operation, weights: Mapping[relax.Var, int]) -> str:
     stored = [weights[arg] for arg in operation.call.args[1:2] if arg in weights]
     if stored and _macs(operation):
         return f"the model multiplies real values by weights of {stored[0]} bits"
-    return _REAL if operation.name.startswith("qnn.real_") else "its sums are float32"
+    return "its sums are float32" if _macs(operation) and not operation.name.startswith("qnn.real_") else _REAL
 
 
 def bits_of(storage: str) -> int:

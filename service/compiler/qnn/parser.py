@@ -21,6 +21,7 @@ from tvm.ir import Op
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.ops.call import PREFIX, call_of
+from service.compiler.qnn.ops.defined import definition_of
 from service.compiler.qnn.printer import type_text
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import SHORT
@@ -196,7 +197,8 @@ class _Value:
 
     def _call(self, name: str) -> relax.Call:
         kind = PREFIX + name.removeprefix("qnn.") if name.startswith("qnn.") else f"relax.{name}"
-        if kind not in _OPERATORS or (name not in _PLAIN and not name.startswith("qnn.")):
+        exists = kind in _OPERATORS or definition_of(name) is not None
+        if not exists or (name not in _PLAIN and not name.startswith("qnn.")):
             raise _error(self._number, f"the operator {name} does not exist")
         self._expect("(")
         args = [self._operand() for _ in self._items(")")]

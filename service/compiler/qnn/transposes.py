@@ -23,6 +23,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.defined import definition_of
 from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.ops.real import LANES, SEQUENTIAL
 from service.compiler.qnn.ops.unary import FUNCTIONS
@@ -79,7 +80,7 @@ class _Mover:
         return self.builder.get()
 
     def _move(self, var: relax.Var, value: relax.Expr) -> Permuted:
-        rule = RULES.get(value.op.name) if isinstance(value, relax.Call) and hasattr(value.op, "name") else None
+        rule = _rule_of(value)
         if rule is not None:
             operands = [self._operand(arg) for arg in _operands(value)]
             result = rule(self, value, operands)
@@ -361,6 +362,14 @@ _ELEMENTWISE = (
     *(f"relax.qnn.{function}" for function in (*FUNCTIONS, "table")),
     *(f"relax.qnn.real_{function}" for function in REAL_FUNCTIONS),
 )
+
+
+def _rule_of(value: relax.Expr) -> Rule | None:
+    if not isinstance(value, relax.Call) or not hasattr(value.op, "name"):
+        return None
+    return _elementwise if definition_of(value.op.name) is not None else RULES.get(value.op.name)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     "relax.concat": _concatenate,

@@ -25,6 +25,7 @@ from service.compiler.sandbox.stall import Stall
 from service.compiler.sandbox.termination import Termination, oom_kills
 from service.compiler.sandbox.watch import REPORT_IT, Watch
 from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
+from service.core.builds import dialects
 from service.core.errors import BuildFailed, BuildTimedOut, CorruptBlob
 
 # A function that forks this process. Its arguments are the role, the child's pipe ends, working directory and
@@ -67,6 +68,7 @@ class Child:
         scratch = access.scratch
         env = {**env, **(gpus.environment() if limits.cards else {})}
         home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
+        environment = {**ENVIRONMENT, **home, **dialects.environment()}
         self._process: subprocess.Popen[bytes] | None = None
         self._returncode: int | None = None
         self._cpu_s = 0.0
@@ -86,7 +88,7 @@ class Child:
             with _memory_file(json.dumps(whole).encode()) as stdin:
                 ends = ChildDescriptors(stdin, log_end, messages_end, parent_death_end)
                 if fork is not None:
-                    self._pid = fork(role, ends, scratch or Path("/"), {**ENVIRONMENT, **home, **env})
+                    self._pid = fork(role, ends, scratch or Path("/"), {**environment, **env})
                 elif role in FORKED:
                     self._pid = ZYGOTES.fork(role, ends, scratch or Path("/"), {**home, **env})
                 else:
@@ -100,7 +102,7 @@ class Child:
                         stderr=log_end,
                         pass_fds=[messages_end, parent_death_end],
                         cwd=scratch or "/",
-                        env={**ENVIRONMENT, **home, **env},
+                        env={**environment, **env},
                         process_group=0,  # a new session is not needed: see core.system.scheduling
                         umask=0o077,
                     )

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.compiler.sandbox.kernel import prctl
+from service.core.builds import dialects
+from service.core.digest import Digest
 from service.core.errors import BuildFailed
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
@@ -145,22 +147,31 @@ def _collecting_orphans() -> Iterator[None]:
 
 
 class ZygoteSupervisor:
-    """The zygote of this process. The zygote is started when it is first needed, and again after it has ended."""
+    """The zygote of this process. The zygote is started when it is first needed, and again after it has ended or a
+    dialect has changed.
+    """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self._modules, self._environment = modules, environment
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
+        self._dialects: dict[str, Digest] = {}  # the dialects that the zygote has loaded
         self._owner = 0
 
     def warm(self) -> Zygote:
         """Returns the zygote, which may still be importing."""
         with self._lock:
+            configured = dialects.digests()
+            if self._zygote is not None and self._owner == os.getpid() and configured != self._dialects:
+                self._zygote.close()
+                self._zygote = None
             # after a fork of this process, the fork must not use the zygote of its parent
             if self._zygote is None or self._owner != os.getpid():
                 if self._owner != os.getpid():
                     atexit.register(self.close)
-                self._zygote, self._owner = Zygote(self._modules, self._environment), os.getpid()
+                environment = {**self._environment, **dialects.environment()}
+                self._zygote, self._owner = Zygote(self._modules, environment), os.getpid()
+                self._dialects = configured
             return self._zygote
 
     def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:

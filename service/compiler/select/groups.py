@@ -13,6 +13,7 @@ from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.defined import is_real, is_stored
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
 from service.compiler.select.seen import Seen, channels_of, put_into, readers_of, seen_by
@@ -83,7 +84,8 @@ class Model:
         """
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
-            if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
+            real = group.core.name.startswith(_OF_REAL_VALUES) or is_real(group.core)
+            if group.requantize is not None or not real:
                 taken |= {group.output, *self.parts(group)}
         return taken
 
@@ -106,7 +108,8 @@ class Model:
                 # Only LSTMs rescale accumulators and add another tensor to them. The kernel of an LSTM is found
                 # separately.
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
-                if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
+                requantizes = operation.name in _REQUANTIZING or is_stored(operation)
+                if requantizes and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif producer is not None and self._scales_product(operation, producer):
                 groups.pop(first)

@@ -5,8 +5,6 @@ The formulas of each mode, operator by operator, are in `compiler/qnn/numerics/`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from service.core.errors import Unsupported
 
 LITERT_REFERENCE = "litert-reference"
@@ -20,7 +18,7 @@ PT2E = "pt2e"
 MXNET_ONEDNN = "mxnet-onednn"
 _TORCH = (FBGEMM, ONEDNN, TORCH_X86, QNNPACK)
 # Format of the source -> the modes of its framework's runtimes; the first is the default.
-MODES_OF: Mapping[str, tuple[str, ...]] = {
+MODES_OF: dict[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),
     "onnx": (ONNXRUNTIME,),
     "torchscript": _TORCH,
@@ -29,7 +27,17 @@ MODES_OF: Mapping[str, tuple[str, ...]] = {
     "qnn": (LITERT_REFERENCE, XNNPACK, ONNXRUNTIME, *_TORCH, PT2E, MXNET_ONEDNN),  # a graph belongs to no framework
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))
-DEFAULT_MODE: Mapping[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}
+DEFAULT_MODE: dict[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}
+
+
+def add_format(name: str, mode: str) -> None:
+    """Adds a format of a dialect, whose models are compiled in `mode` unless the user chooses another one.
+
+    Raises:
+        Unsupported: no mode has this name.
+    """
+    MODES_OF[name] = tuple(dict.fromkeys((parse_mode(mode), *MODES)))
+    DEFAULT_MODE[name] = mode
 
 
 def parse_mode(name: str) -> str:

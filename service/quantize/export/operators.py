@@ -9,6 +9,7 @@ from tvm import relax
 
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
+from service.compiler.qnn.ops.defined import Definition, definition_of
 from service.core.errors import Unsupported
 from service.quantize.export.composites import reduced, remaining_order
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
@@ -299,6 +300,14 @@ OPERATORS: Mapping[str, Write] = {
 }
 
 
+def _defined(graph: Graph, var: relax.Var, call: relax.Call, definition: Definition) -> None:
+    """Writes an operator of a dialect as the ONNX operator that is imported as it."""
+    order = _broadcast(graph, rank_of(var), call.args)
+    numbers = {name: call.attrs[name] for name in definition.parameters}
+    given = {name: int(value) if isinstance(value, bool) else value for name, value in numbers.items()}
+    graph.put(var, definition.onnx, [graph.aligned(each, order) for each in call.args], order, **given)
+
+
 def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
     """Writes the call that computes `var`.
 
@@ -306,6 +315,10 @@ def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         Unsupported: ONNX has no equivalent of the operator.
     """
     name = str(getattr(call.op, "name", call.op)).removeprefix("relax.")
+    definition = definition_of(name)
+    if definition is not None and definition.onnx:
+        _defined(graph, var, call, definition)
+        return
     if name not in OPERATORS:
         raise Unsupported(
             f"{name} cannot be written as ONNX, the format in which models are quantized",

@@ -16,6 +16,7 @@ from service.cli.options import (
     AcceptOption,
     ArtifactDir,
     ArtifactOption,
+    DialectOption,
     InputFiles,
     InputShapeOption,
     JsonOption,
@@ -66,6 +67,7 @@ def compile(
     input_shape: InputShapeOption = "",
     tune: TuneOption = None,
     accept_differences: AcceptOption = False,
+    dialect: DialectOption = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Compile even if this kernel cannot sandbox the compiler.")
     ] = False,

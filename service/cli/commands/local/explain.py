@@ -17,6 +17,7 @@ from service.cli.commands.local.inspect import show_graph
 from service.cli.commands.local.passes import PassesOption, show_passes
 from service.cli.options import (
     ArtifactOption,
+    DialectOption,
     FolderOrModel,
     JsonOption,
     KeyOption,
@@ -62,6 +63,7 @@ def explain(
     passes: PassesOption = None,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
+    dialect: DialectOption = None,
     server: ServerOption = None,
     key: KeyOption = None,
     unsandboxed: UnsandboxedOption = False,

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_checked
+from service.cli.options import DialectOption, InputShapeOption, JsonOption, ModelFile, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.compiler.importers.uploads import upload_of
@@ -40,6 +40,7 @@ def inspect(
     graph: GraphOption = False,
     constants: ConstantsOption = False,
     input_shape: InputShapeOption = "",
+    dialect: DialectOption = None,
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -31,6 +31,7 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     Raises:
         InvalidInput: `file` does not exist, or the folder is not empty.
     """
+    from service.compiler.build.dialects import add_formats
     from service.compiler.build.inspection import write_passes
     from service.compiler.importers.detect import format_of
     from service.core.builds.numerics import DEFAULT_MODE, parse_mode
@@ -40,10 +41,12 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
         raise InvalidInput(f"{file} is not a file", hint="--passes takes a model file, not a name or a folder")
     if directory.exists() and any(directory.iterdir()):
         raise InvalidInput(f"{directory} is not empty", hint="choose another folder")
+    settings = load_checked({})
+    add_formats(settings)
     with file.open("rb") as source:
         mode = parse_mode(numerics) if numerics else DEFAULT_MODE[format_of(source)]
     with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
-        pipeline, names = write_passes(upload, directory, Path(within), load_checked({}), parse_target(target), mode)
+        pipeline, names = write_passes(upload, directory, Path(within), settings, parse_target(target), mode)
     if as_json:
         output.document({"pipeline": pipeline, "directory": str(directory), "files": names})
     else:

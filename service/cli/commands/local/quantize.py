@@ -12,6 +12,7 @@ import typer
 
 from service.cli.commands.local.quantization_report import show
 from service.cli.options import (
+    DialectOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
@@ -207,6 +208,7 @@ def quantize(
     std: StdOption = "",
     resize: ResizeOption = None,
     layout: LayoutOption = None,
+    dialect: DialectOption = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Continue even if this kernel cannot sandbox the compiler.")
     ] = False,

@@ -73,6 +73,12 @@ class Text:
     def __gt__(self, other: Text) -> Text:
         return self._operator(">", other, "bool")
 
+    def __le__(self, other: Text) -> Text:
+        return self._operator("<=", other, "bool")
+
+    def __ge__(self, other: Text) -> Text:
+        return self._operator(">=", other, "bool")
+
 
 class CudaOps:
     """Implements `qnn.expressions.ops.Ops` on the text of scalars, in one function.
@@ -112,6 +118,18 @@ class CudaOps:
 
     def fma(self, a: Text, b: Text, c: Text) -> Text:
         return _call("fmaf", "float32", a, b, c)
+
+    def magnitude(self, x: Text) -> Text:
+        return _call("fabsf", "float32", x)
+
+    def copy_sign(self, x: Text, y: Text) -> Text:
+        return _call("copysignf", "float32", x, y)
+
+    def floor(self, x: Text) -> Text:
+        return _call("floorf", "float32", x)
+
+    def square_root(self, x: Text) -> Text:
+        return _call("sqrtf", "float32", x)
 
     def limited(self, x: Text) -> Text:
         return Text(f"fminf({x.text}, kLargest)", "float32")  # `rounded` saturates below

@@ -33,6 +33,8 @@ class Lanes:
         return tirx.Cast(f"{dtype}x{self.isa.lanes}", x)
 
     def bits(self, x: Expr, dtype: str) -> Expr:
+        if isinstance(x, tirx.Broadcast) and isinstance(x.value, tirx.IntImm):
+            return self.splat(tensors.TENSORS.bits(x.value, dtype))  # TVM 0.27 cannot reinterpret a constant 0
         return bits(f"{dtype}x{self.isa.lanes}", x)
 
     def min(self, x: Expr, y: Expr) -> Expr:
@@ -49,6 +51,18 @@ class Lanes:
 
     def fma(self, a: Expr, b: Expr, c: Expr) -> Expr:
         return intrinsic(f"float32x{self.isa.lanes}", "llvm.fma", a, b, c)
+
+    def magnitude(self, x: Expr) -> Expr:
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.fabs", x)
+
+    def copy_sign(self, x: Expr, y: Expr) -> Expr:
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.copysign", x, y)
+
+    def floor(self, x: Expr) -> Expr:
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.floor", x)
+
+    def square_root(self, x: Expr) -> Expr:
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.sqrt", x)
 
     def limited(self, x: Expr) -> Expr:
         return tirx.min(x, self.const(LARGEST, "float32"))  # `round_even` saturates below

@@ -54,7 +54,9 @@ EXACT: Mapping[str, str] = {  # functions whose results are correctly rounded
     "tirx.trunc": "trunc",
     "llvm.copysign": "copysign",
     "llvm.fabs": "fabs",
+    "llvm.floor": "floor",
     "llvm.fma": "fma",
+    "llvm.sqrt": "sqrt",
 }
 # Functions of `plain.cuh`, which have one name for all types.
 OVERLOADED: Mapping[str, str] = {"llvm.maximum": "larger_or_nan", "llvm.minimum": "smaller_or_nan"}

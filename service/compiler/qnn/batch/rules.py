@@ -17,6 +17,7 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.batch.batch_builder import BatchBuilder, Operand, name_of
 from service.compiler.qnn.batch.samples import Samples, Shape, apart, batched_shape
 from service.compiler.qnn.ops.casts import RULES as CASTS
+from service.compiler.qnn.ops.defined import definition_of
 from service.compiler.qnn.ops.elementwise import RULES as ARITHMETIC
 from service.compiler.qnn.ops.real import FUNCTIONS
 from service.compiler.qnn.ops.unary import RULES as UNARY
@@ -27,7 +28,8 @@ Rule = Callable[[BatchBuilder, relax.Call, Shape], Samples]
 
 
 def rule_of(call: relax.Call) -> Rule:
-    return _RULES.get(str(call.op.name), _first_dimension)
+    name = str(call.op.name)
+    return _elementwise if definition_of(name) is not None else _RULES.get(name, _first_dimension)
 
 
 def _reshape(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:

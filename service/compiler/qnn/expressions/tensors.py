@@ -63,7 +63,7 @@ class TensorOps:
         return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.copysign", x, y)
 
     def floor(self, x: Value) -> Value:
-        return tirx.floor(x)
+        return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.floor", x)
 
     def square_root(self, x: Value) -> Value:
         return tirx.call_llvm_pure_intrin(self.dtype("float32"), "llvm.sqrt", x)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.compiler.qnn.numerics import counting
+from service.compiler.qnn.numerics.defined import formula_of
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.functions.unary import Table
@@ -22,6 +23,7 @@ from service.compiler.qnn.numerics.sums.real import BlockMatMul, RealConv2d, Rea
 from service.compiler.qnn.numerics.sums.summation import RealSum
 from service.compiler.qnn.numerics.sums.transposed import Conv2dTranspose
 from service.compiler.qnn.operation import VECTORIZED, Operation
+from service.compiler.qnn.ops.defined import definition_of
 from service.core.errors import UnsupportedOperator
 
 
@@ -67,6 +69,8 @@ class Mode:
         Raises:
             UnsupportedOperator: the mode does not define the operation.
         """
+        if (definition := definition_of(operation.name)) is not None:
+            return formula_of(definition, operation, self.formulas["dequantize"], self.formulas["quantize"])
         key = self.key(operation)
         biased = operation.name == "qnn.requantize" and len(operation.call.args) > 1
         if key not in self.formulas or (biased and not getattr(self.formulas[key], "adds_bias", False)):

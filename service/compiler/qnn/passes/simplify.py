@@ -13,6 +13,7 @@ from service.compiler.qnn.passes.biases import join_biases
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.extremes import split_extremes
+from service.compiler.qnn.passes.functions import fuse_functions
 from service.compiler.qnn.passes.moves import move_reshapes
 from service.compiler.qnn.passes.pads import move_pads
 from service.compiler.qnn.passes.ranges import share_ranges
@@ -27,6 +28,7 @@ PASSES: dict[str, Pass] = {
     "weights kept": keep_weights,
     "constants folded": fold_constants,
     "biases joined": join_biases,
+    "functions fused": fuse_functions,
     "pads moved": move_pads,
     "tables made": make_tables,
     "casts dropped": drop_casts,

@@ -6,7 +6,7 @@ cycle for four bytes; erf of one real value takes thirty.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the outputs do not change: the mode's own oracle computes the values of the tables. A function that is a single
-    operator stays as it is.
+    operator of the dialect stays as it is; a single operator that a user's dialect defines becomes a table, too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import all_values
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.defined import definition_of, operand_types
 from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
@@ -88,7 +89,7 @@ class _Tables:
                 operators[var] = operation
         for var, one in functions.items():
             is_stored = var in operators and str(var.ty.dtype) in _STORAGES
-            if is_stored and var in outside and one.steps > 1:
+            if is_stored and var in outside and (one.steps > 1 or definition_of(operators[var].name) is not None):
                 self.found[operators[var].call] = one
                 self.made.append(str(var.name))
 
@@ -130,7 +131,7 @@ class _Tables:
 def _is_elementwise(call: relax.Call, operation: graph.Found) -> bool:
     if operation is None:
         return isinstance(call.op, Op) and call.op.name in ELEMENTWISE
-    if operation.name not in _TYPES:
+    if operation.name not in _TYPES and definition_of(operation.name) is None:
         return False
     present = [name for name in ("in_type", "lhs_type", "rhs_type", "out_type") if name in call.attrs.keys()]  # noqa: SIM118
     return all(operation.quantized(name).is_per_tensor for name in present)
@@ -142,7 +143,7 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
         return None
     (root,) = read
     index = next(index for index, arg in enumerate(call.args) if root.same_as(arg))
-    names = _TYPES[operation.name]
+    names = _TYPES.get(operation.name) or operand_types(operation)
     if index >= len(names):
         return None
     kind = operation.quantized(names[index])

@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.compiler.importers.onnx.model import (
@@ -77,7 +77,7 @@ _FAMILIES = (
     standard_attention.STANDARD,
 )
 
-RULES: Mapping[str, Rule] = {
+RULES: dict[str, Rule] = {
     "Add": Rule(elementwise.arithmetic, (2, 2)),
     "AveragePool": Rule(pooling.average_pool, (1, 1)),
     "Cast": Rule(shapes.cast, (1, 1)),

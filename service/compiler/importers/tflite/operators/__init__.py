@@ -134,7 +134,7 @@ def _relation(name: str) -> Rule:
     return Rule(comparison.comparison(name), (2, 2), activations=2, reads=_UNSCALED, writes=_BOOL)
 
 
-RULES: Mapping[str, Rule] = {
+RULES: dict[str, Rule] = {
     "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
     "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
     "ARG_MAX": Rule(reduction.place(relax.op.argmax), (2, 2), reads=_ORDERED, writes=_INTEGERS),

@@ -20,7 +20,7 @@ def detection_postprocess(node: Node) -> list[relax.Expr]:
     """Converts boxes, scores and anchors to boxes `[1, D, 4]`, classes `[1, D]`, scores `[1, D]` and their number `[1]`
     (tflite/kernels/detection_postprocess.cc). Quantized inputs are converted to real values first.
     """
-    options = _options(node)
+    options = custom_options(node)
     if options("use_regular_nms", 0):
         node.unsupported(
             "suppresses overlaps class by class (use_regular_nms), which cannot be compiled",
@@ -66,7 +66,7 @@ def _rows(node: Node, index: int) -> relax.Expr:
     return x if shape == tensor.shape else node.emit(relax.op.reshape(x, shape), f"rows_{index}")
 
 
-def _options(node: Node) -> Any:
+def custom_options(node: Node) -> Any:
     """Returns a function that reads an option by its name. The options are a FlexBuffers map, which the verifier has
     not checked.
     """

@@ -6,7 +6,7 @@ operator's schema (aten/src/ATen/native/native_functions.yaml, and `TORCH_LIBRAR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from service.compiler.importers.torch.operators import (
@@ -27,6 +27,6 @@ from service.compiler.importers.torch.operators import (
 Rule = Callable[..., Any]
 
 _FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling, resizing)
-RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
+RULES: dict[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # These rules take precedence if none of an operator's operands is quantized.
-REAL_RULES: Mapping[str, Rule] = {**real.RULES, **layers.RULES}
+REAL_RULES: dict[str, Rule] = {**real.RULES, **layers.RULES}

@@ -24,6 +24,7 @@ from service.compiler.qnn.numerics import Mode, dynamic
 from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.defined import definition_of, is_real
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.core.models.arrays import Array
 
@@ -165,7 +166,7 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
             raise Declined("no kernel adds in the order of its sum")
     elif name in _DYNAMIC and operation is not None:
         _check_dynamic(mode, operation)
-    elif _function(name):
+    elif _function(name) or (operation is not None and is_real(operation)):
         return
     elif name in REDUCTIONS:
         if made != "float32":
@@ -208,6 +209,7 @@ class Computation:
     def __init__(self, mode: Mode, step: Step) -> None:
         self.step = step
         self.arrays: list[Array] = []
+        self._definition = definition_of(step.name)
         if step.operation is not None and step.name in _DYNAMIC:
             self._formula = mode.formula(step.operation)
         if step.operation is not None and step.name in ("qnn.quantize", "qnn.dequantize"):
@@ -226,6 +228,8 @@ class Computation:
             return self._cast(vectors, operands[0])
         if self.step.name in _DYNAMIC:
             return self._dynamic(vectors, operands)
+        if self._definition is not None and self.step.operation is not None:
+            return self._definition.expression(self.step.operation).express(vectors.ops, operands)
         if _function(self.step.name):
             return FUNCTIONS[_function(self.step.name)].express(vectors.ops, operands[0])
         return _COMPUTE[self.step.name](vectors, *operands)

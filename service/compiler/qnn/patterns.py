@@ -1,0 +1,96 @@
+"""Patterns: subgraphs that dialects replace (`compiler.dialects`). They are written with TVM's pattern language
+(`tvm.relax.dpl`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax import dpl
+
+from service.compiler.qnn import graph
+from service.core.errors import OctetError, Unsupported
+
+# (the matched subgraph's result, the expression of each part of the pattern) -> the replacement; None for none
+Rewrite = Callable[[relax.Expr, Mapping[Any, relax.Expr]], relax.Expr | None]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A subgraph and its replacement.
+
+    Attributes:
+        name: the name with the dialect: `mine.fused`.
+        pattern: what is matched.
+        rewrite: builds the replacement.
+        changes_values: true if the replacement computes other values than the subgraph. It is then part of the import,
+            so that the oracle computes it too. Otherwise it is a pass, and the check of every build compares the
+            results of the compiled model with those of the subgraph.
+    """
+
+    name: str
+    pattern: dpl.DFPattern
+    rewrite: Rewrite
+    changes_values: bool
+
+
+# The patterns by name, in the order in which they are applied.
+PATTERNS: dict[str, Pattern] = {}
+
+
+def apply_patterns(module: tvm.IRModule, names: Sequence[str]) -> tuple[tvm.IRModule, list[str]]:
+    """Applies patterns in this order.
+
+    Returns:
+        The module, and the name of the pattern for each subgraph that was replaced.
+
+    Raises:
+        Unsupported: a dialect's function failed, or built an expression that has no type.
+    """
+    applied: list[str] = []
+    for name in names:
+        module, count = _apply(module, PATTERNS[name])
+        applied += [name] * count
+    return module, applied
+
+
+def _apply(module: tvm.IRModule, pattern: Pattern) -> tuple[tvm.IRModule, int]:
+    failures: list[Exception] = []
+    count = 0
+
+    def rewrite(found: relax.Expr, parts: Mapping[Any, relax.Expr]) -> relax.Expr:
+        nonlocal count
+        if failures:
+            return found
+        try:
+            made = pattern.rewrite(found, parts)
+        except Exception as error:  # an exception must not pass through TVM's code
+            failures.append(error)
+            return found
+        count += made is not None
+        return found if made is None else made
+
+    try:
+        made = dpl.rewrite_call(pattern.pattern, rewrite, graph.main_of(module))
+        if failures:
+            raise failures[0]
+        if not count:
+            return module, 0
+        return _typed(relax.transform.DeadCodeElimination()(tvm.IRModule({"main": made}))), count
+    except Exception as error:
+        raise _failed(pattern, error) from error
+
+
+def _typed(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with the types of all operators inferred again."""
+    return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
+
+
+def _failed(pattern: Pattern, error: Exception) -> OctetError:
+    what = error.message if isinstance(error, OctetError) else f"{type(error).__name__}: {error}"
+    first = what.strip().splitlines()[-1] if what.strip() else type(error).__name__
+    return Unsupported(f"the pattern {pattern.name} failed: {first}", op=pattern.name, hint="mend the dialect")
