@@ -160,8 +160,8 @@ def _handler(role: str, handlers: str | None) -> Handler:
 
 
 def _load_dialects() -> None:
-    """Runs the configured dialects before this process gives up access to their files. They are trusted like Octet's own
-    code. A forked child has inherited them from the zygote.
+    """Runs the configured dialects before this process gives up access to their files. They are trusted like Octet's
+    own code. A forked child has inherited them from the zygote.
     """
     from service.compiler.dialects import loading
 

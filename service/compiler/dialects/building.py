@@ -142,14 +142,14 @@ class Module:
         """Returns the module after these passes of the compiler, in this order.
 
         Raises:
-            InvalidInput: there is no pass of this name, or its result is not a graph.
+            InvalidInput: no pass has this name, or its result is not a graph.
         """
         context = Context(get_mode(numerics), codegen_target(parse_target(target)), None)
         passes = {each.name: each for each in pipeline().passes if each.returns_graph}
         module = self.ir
         for name in names:
             if name not in passes:
-                raise InvalidInput(f"there is no pass {name!r}", hint=f"the passes are {', '.join(passes)}")
+                raise InvalidInput(f"no pass has the name {name!r}", hint=f"the passes are {', '.join(passes)}")
             module = passes[name].run(module, context)
         return Module(module)
 

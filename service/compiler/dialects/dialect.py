@@ -31,10 +31,10 @@ DIALECTS: dict[str, Dialect] = {}
 
 
 class Dialect:
-    """What a file adds to the compiler: operators, patterns, passes and importers.
+    """The operators, patterns, passes and importers that a file adds to the compiler.
 
     Attributes:
-        name: the first part of the names of what it defines.
+        name: the first part of the names of its operators, patterns and passes.
         operators: the operators that it defines, by their names without the dialect.
         patterns, passes, formats: the names of its patterns, passes and file formats.
     """

@@ -24,7 +24,7 @@ class Format(Message):
 
 @dataclass(frozen=True)
 class Described(Message):
-    """What one dialect adds.
+    """The parts of one dialect.
 
     Attributes:
         operators: the operators, each with its formula in words.
