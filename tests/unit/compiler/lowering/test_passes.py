@@ -20,6 +20,7 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.lowering import pass_order, toolchain
 from service.compiler.lowering.passes import PIPELINE, Context, Dump, Pass, Pipeline
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.defined import Definition, define
 from service.compiler.qnn.parser import parse_module
 from service.compiler.targets import codegen_target
 from service.core.builds.build import Stage
@@ -31,6 +32,9 @@ SEPARATOR = "---- becomes ----\n"
 TARGET, MODE = parse_target("x86-64-v4+vnni"), get_mode(LITERT_REFERENCE)
 BATCH = 2
 PASSES = {each.name: each for each in PIPELINE.passes}
+
+# The function in the model of `fuse-functions`.
+define(Definition("example.softsign", lambda x: x / (1 + abs(x)), 1, {}, takes_integers=False))
 
 
 def context_of(name: str) -> Context:
