@@ -74,9 +74,9 @@ def prove(
     """
     with reporting(as_json) as output:
         require_compiler()
+        from service.compiler.build.proof import prove
         from service.compiler.dialects import loading
         from service.compiler.dialects.dialect import DIALECTS
-        from service.compiler.dialects.proof import prove
 
         configure_dialects(files)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
