@@ -14,7 +14,7 @@ NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.ma
 CPP := '*.cc' '*.h' '*.c' '*.cpp' '*.hpp' # .clang-format-ignore lists exceptions
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images bench bench-serving soak docs messages lint tidy format lock clean
+.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images tables paper bench bench-serving soak docs messages lint tidy format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -66,6 +66,9 @@ fuzz: $(VENV)/.develop ## random quantized graphs beside ONNX Runtime and LiteRT
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
+
+paper: $(VENV)/.develop ## measure the papers' tables, an hour, and rewrite docs/reference/paper.md (PAPER_ARGS="--only accuracy")
+	$(BIN)/python -m benchmarks.paper $(PAPER_ARGS)
 
 bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM
 ifdef MODEL

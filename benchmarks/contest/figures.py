@@ -97,9 +97,9 @@ class Results:
         return entry.info["macs"] / figure.min_ms / 1e6 if figure and entry else None
 
     def limit_ms(self, model: str, threads: int) -> float | None:
-        """Returns the time that the model would take at the peak."""
-        peak = self.peak_gmacs(model, threads)
-        return self.models[model].macs / peak / 1e6 if peak else None
+        """Returns the time that the model would take at the peak; None if its multiply-accumulates were not counted."""
+        peak, macs = self.peak_gmacs(model, threads), self.models[model].macs
+        return macs / peak / 1e6 if peak and macs else None
 
     def percent_of_peak(self, model: str, contestant: str, threads: int) -> float | None:
         figure, limit_ms = self.figure(model, contestant, threads), self.limit_ms(model, threads)

@@ -39,6 +39,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Model:
+    """A model.
+
+    Attributes:
+        macs: the multiply-accumulates of one call; 0 if they were not counted, as in files other than TFLite.
+    """
+
     kind: ClassVar[str] = "model"
     name: str
     title: str

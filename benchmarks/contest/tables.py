@@ -69,7 +69,7 @@ def everybody(results: Results, threads: int) -> str:
     rows = []
     for name, model in _of_part(results):
         peer = results.fastest_peer(name, threads)
-        row = [model.title, f"{model.macs / 1e6:.1f}", _limit(results, name, threads)]
+        row = [model.title, f"{model.macs / 1e6:.1f}" if model.macs else "", _limit(results, name, threads)]
         for contestant in took_part:
             text = _text(results.figure(name, contestant.name, threads))
             row.append(f"**{text}**" if peer and contestant == peer[0] else text)

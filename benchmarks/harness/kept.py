@@ -95,7 +95,7 @@ def keep_rows(before: str, after: str, before_day: str, day: str = "") -> str:
     day = day or next((found[0] for line in _text_of(after) if (found := _DAY.search(line))), today())
     blocks = list(_blocks(after.rstrip("\n")))
     tables = {block.place: block for block in blocks if isinstance(block, Table)}
-    for old in (block for block in _blocks(before) if isinstance(block, Table)):
+    for old in tables_of(before):
         if old.place in tables:
             _merge(old, tables[old.place], before_day, day)
         elif old.rows:
@@ -107,6 +107,11 @@ def keep_rows(before: str, after: str, before_day: str, day: str = "") -> str:
             blocks += ["", described]
     lines = (line for block in blocks for line in (block.lines() if isinstance(block, Table) else [block]))
     return "\n".join(lines) + after[len(after.rstrip("\n")) :]
+
+
+def tables_of(document: str) -> list[Table]:
+    """Returns the tables of a document in Markdown."""
+    return [block for block in _blocks(document) if isinstance(block, Table)]
 
 
 def _runs(document: str, day: str) -> dict[str, str]:
@@ -121,7 +126,7 @@ def _merge(old: Table, new: Table, old_day: str, day: str) -> None:
     identifying = _identifying(new) + [title for title in _identifying(old) if title not in new.columns]
     known = {_key(new, row, identifying): index for index, row in enumerate(new.rows)}
     kept = [row for row in old.rows if _key(old, row, identifying) not in known]
-    if not kept and DATE not in new.columns:
+    if not kept:
         return
     _date(new, day)
     _date(old, old_day)

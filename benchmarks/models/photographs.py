@@ -1,4 +1,5 @@
-"""Photographs prepared as inputs of networks: for calibration, and to set batch normalization's statistics.
+"""Photographs prepared as inputs of networks: for calibration, to set batch normalization's statistics, and to judge
+classifiers.
 
 Runs in the peers' environments: needs numpy and Pillow only.
 """
@@ -27,6 +28,19 @@ def photographs(folder: Path, count: int, size: int) -> Pixels:
     pixels = np.stack([_centre(files[index], size) for index in chosen])
     normalized: Pixels = ((pixels / 255 - _MEAN) / _STD).astype(np.float32)
     return normalized
+
+
+def slim_pixels(path: Path, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns `[size, size, 3]` as TF-slim prepares it: the central 87.5 % of each side, resized without keeping the
+    aspect ratio.
+    """
+    with Image.open(path) as file:
+        image = file.convert("RGB")
+    width, height = image.size
+    crop_width, crop_height = int(width * 0.875), int(height * 0.875)
+    left, top = (width - crop_width) // 2, (height - crop_height) // 2
+    cropped = image.crop((left, top, left + crop_width, top + crop_height))
+    return np.asarray(cropped.resize((size, size), Image.Resampling.BILINEAR), np.uint8)
 
 
 def _centre(path: Path, size: int) -> Pixels:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.models.photographs import slim_pixels
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite import import_model
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
@@ -82,24 +83,9 @@ def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
     answers = []
     size = model.signature.inputs[0].shape[1]
     for index, image in enumerate(images):
-        pixels = _slim(root / "images" / image, size)
+        pixels = slim_pixels(root / "images" / image, size)
         if index < len(stored):
             np.testing.assert_array_equal(pixels, stored[index])
         answers.append(model(pixels[np.newaxis])[0])
     evidence.note_accuracy(name, "tflite", numerics, wanted, np.array(answers), labels)
     np.testing.assert_array_equal(answers, wanted)
-
-
-def _slim(path: Path, size: int) -> np.ndarray:
-    """Applies TF-slim's preprocessing: crops each side to its central 87.5 % and resizes without keeping the aspect
-    ratio.
-    """
-    from PIL import Image
-
-    with Image.open(path) as file:
-        image = file.convert("RGB")
-    width, height = image.size
-    crop_width, crop_height = int(width * 0.875), int(height * 0.875)
-    left, top = (width - crop_width) // 2, (height - crop_height) // 2
-    cropped = image.crop((left, top, left + crop_width, top + crop_height))
-    return np.asarray(cropped.resize((size, size), Image.Resampling.BILINEAR), np.uint8)

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.contest.figures import figure_of
+from benchmarks.contest.tables import everybody
 from benchmarks.harness.turn import Turn, summarize
 from tests.unit.benchmarks.contest.recorded import results_of, turn
 
@@ -38,6 +39,13 @@ def test_the_limit_is_the_models_work_at_the_rate_of_the_fastest_loop() -> None:
     results = results_of({("net", "peak", 1): 1.0, ("net", "octet-xnnpack", 1): 1.8})
     assert results.limit_ms("net", 1) == pytest.approx(0.9)
     assert results.percent_of_peak("net", "octet-xnnpack", 1) == pytest.approx(50)
+
+
+def test_a_model_whose_multiplications_were_not_counted_has_no_limit() -> None:
+    results = results_of({("net", "peak", 1): 1.0, ("net", "octet-mxnet", 1): 1.8}, macs=0)
+    assert results.limit_ms("net", 1) is None
+    assert results.percent_of_peak("net", "octet-mxnet", 1) is None
+    assert "| Net |  |  | 1.80 |" in everybody(results, 1)
 
 
 def test_the_fastest_peer_excludes_octet_the_loop_and_float_contestants() -> None:

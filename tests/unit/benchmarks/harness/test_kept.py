@@ -74,6 +74,12 @@ def test_a_kept_row_keeps_the_columns_that_the_run_lacks() -> None:
     assert rows_of(merged)[2:] == [f"| a | 3 |  | {_NEW} |", f"| b | 2 | 8 | {_OLD} |"]
 
 
+def test_a_complete_run_with_dates_has_its_own_columns() -> None:
+    before = page(_OLD, f"| a | 1 | 9 | {_OLD} |", head="| model | ms | peer ms | date |\n| --- | --- | --- | --- |")
+    after = page(_NEW, f"| a | 3 | {_NEW} |", head="| model | ms | date |\n| --- | --- | --- |")
+    assert keep_rows(before, after, _OLD) == after
+
+
 def test_a_run_on_other_cores_has_the_same_tables() -> None:
     before = page(_OLD, "| a | 1 |", heading="### Speed, 1 thread pinned to core 0")
     after = page(_NEW, "| a | 3 |", heading="### Speed, 1 thread pinned to core 4")

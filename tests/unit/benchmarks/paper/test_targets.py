@@ -1,0 +1,42 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.paper.targets import Example, checked, examples
+from service.core.target import TARGETS, detect_host
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    return next(examples(tmp_path_factory.mktemp("examples")))
+
+
+def test_equal_outputs_are_reported_as_equal(example: Example, tmp_path: Path) -> None:
+    assert checked(example, detect_host().target, tmp_path / "artifact") == {"state": "equal", "detail": ""}
+
+
+def test_the_share_of_equal_values_is_reported(example: Example, tmp_path: Path) -> None:
+    outputs = [[output.copy() for output in sample] for sample in example.outputs]
+    outputs[0][0].flat[0] ^= 1
+    count = sum(output.size for sample in outputs for output in sample)
+    state = checked(replace(example, outputs=outputs), detect_host().target, tmp_path / "artifact")["state"]
+    assert state == f"{100 - 100 / count:.4g} % of values equal"
+
+
+def test_a_target_that_this_machine_lacks_is_only_compiled(example: Example, tmp_path: Path) -> None:
+    host = detect_host()
+    missing = [target for target in TARGETS if target.architecture == "x86_64" and target.missing_on(host)]
+    if not missing:
+        pytest.skip("this machine executes all x86-64 targets")
+    found = checked(example, missing[0], tmp_path / "artifact")
+    assert found["state"] == "compiled"
+    assert found["detail"].startswith("this machine lacks ")
+
+
+def test_a_file_that_cannot_be_compiled_is_refused_with_the_reason(example: Example, tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"not a model")
+    found = checked(replace(example, path=path), detect_host().target, tmp_path / "artifact")
+    assert found["state"] == "refused"
+    assert found["detail"]
