@@ -21,8 +21,9 @@ from service.core.verification.vectors import Sample
 from tests.support import emulated
 from tests.support.emulated import CACHE, Machine
 
-_HERE, _RUNTIME = Path(__file__).parent, Path(__file__).parents[2] / "service/native/runtime"
-_FLAGS = ("-O2", "-g0", "-pthread", "-fno-exceptions", "-fno-rtti", "-I.", "-Iservice/native/runtime")
+_HERE, _NATIVE = Path(__file__).parent, Path(__file__).parents[2] / "service" / "native"
+_INCLUDES = ("-I.", "-Iservice/native", "-Iservice/native/runtime")
+_FLAGS = ("-O2", "-g0", "-pthread", "-fno-exceptions", "-fno-rtti", *_INCLUDES)
 
 
 @functools.cache
@@ -66,7 +67,7 @@ def _program(machine: Machine) -> Path:
     """Compiles `emulated_model.c` and the runtime to one program, once per process, and returns its path."""
     folder = Path(tempfile.mkdtemp(prefix="octet-emulated-"))
     unit = folder / "runtime.cc"
-    sources = sorted(_RUNTIME.rglob("*.cc"))
+    sources = sorted(source for part in ("common", "runtime") for source in (_NATIVE / part).rglob("*.cc"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     _zig(machine, "c++", "-c", "-std=c++17", *_FLAGS, str(unit), "-o", str(folder / "runtime.o"))
     _zig(machine, "cc", "-c", *_FLAGS, str(_HERE / "emulated_model.c"), "-o", str(folder / "model.o"))
@@ -79,7 +80,7 @@ def _zig(machine: Machine, command: str, *arguments: str) -> None:
     target = ("-target", f"{machine.architecture}-linux-gnu.2.28")
     done = subprocess.run(
         [sys.executable, "-m", "ziglang", command, *target, *arguments],
-        cwd=_RUNTIME.parents[2],
+        cwd=_NATIVE.parents[1],
         capture_output=True,
         text=True,
     )
