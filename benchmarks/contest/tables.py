@@ -78,15 +78,15 @@ def everybody(results: Results, threads: int) -> str:
 
 
 def float32(results: Results) -> str:
-    took_part = [it for it in _FP32 if _took_part(results, it, results.threads)]
     first = OCTET[0]
-    columns = ["model", "threads", *(f"{it.title} ms" for it in (*took_part, *OCTET))]
+    took_part = [it for it in (*_FP32, *OCTET) if _took_part(results, it, results.threads)]
+    columns = ["model", "threads", *(f"{it.title} ms" for it in took_part)]
     rows = []
     for name, model in _of_part(results):
         for threads in results.threads:
             if not results.fastest_peer(name, threads, fp32=True):
                 continue
-            texts = [_text(results.figure(name, it.name, threads)) for it in (*took_part, *OCTET)]
+            texts = [_text(results.figure(name, it.name, threads)) for it in took_part]
             times = results.times_faster(name, first.name, threads, fp32=True)
             rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES)])
     return _table([*columns, f"{first.title} is faster than the fastest by"], rows)
