@@ -5,6 +5,9 @@ A row of the previous version that the new one lacks stays in its table. As soon
 last column is `date`: the day on which each row was measured. A line at the end describes each older run by the words
 of its own page. To remove a row for good, delete its line from the page before the run.
 
+If the new version of a table has dates of its own, each cell is a measurement of its own: cells that the new version
+lacks are kept too, and the row has the days of all its cells.
+
 Imports nothing but the standard library, because boards and GPU machines write pages too.
 """
 
@@ -19,6 +22,7 @@ from pathlib import Path
 
 DATE = "date"
 UNDATED = "unknown"
+_UNTIL = " to "  # between the first and the last day of a row
 
 # The titles of columns that identify a row. The first column of a table always does.
 _IDENTIFYING = frozenset(
@@ -125,6 +129,9 @@ def _merge(old: Table, new: Table, old_day: str, day: str) -> None:
     """Adds the rows of `old` that `new` lacks, each after the row that it followed in `old`."""
     identifying = _identifying(new) + [title for title in _identifying(old) if title not in new.columns]
     known = {_key(new, row, identifying): index for index, row in enumerate(new.rows)}
+    if DATE in new.columns:
+        _date(old, old_day)
+        _keep_cells(old, new, identifying)
     kept = [row for row in old.rows if _key(old, row, identifying) not in known]
     if not kept:
         return
@@ -140,6 +147,23 @@ def _merge(old: Table, new: Table, old_day: str, day: str) -> None:
             new.rows.insert(index, _arranged(new, old.cells(row)))
             found = index
         index = found + 1
+
+
+def _keep_cells(old: Table, new: Table, identifying: Sequence[str]) -> None:
+    """Copies the cells of `old` that are empty or missing in the same row of `new`, and adds their days."""
+    before = {_key(old, row, identifying): old.cells(row) for row in old.rows}
+    rows = [new.cells(row) for row in new.rows]
+    for row, cells in zip(new.rows, rows, strict=True):
+        earlier = before.get(_key(new, row, identifying), {})
+        kept = {title: cell for title, cell in earlier.items() if cell and not cells.get(title)}
+        if kept:
+            days = sorted({*cells[DATE].split(_UNTIL), *earlier[DATE].split(_UNTIL)})
+            cells.update(kept)
+            cells[DATE] = _UNTIL.join(dict.fromkeys([days[0], days[-1]]))
+    used = {title for cells in rows for title in cells}
+    ordered = [title for title in (*old.columns, *new.columns) if title in {*used, *new.columns} - {DATE}]
+    new.columns[:] = [*dict.fromkeys(ordered), DATE]
+    new.rows = [_arranged(new, cells) for cells in rows]
 
 
 def _arranged(table: Table, cells: dict[str, str]) -> list[str]:

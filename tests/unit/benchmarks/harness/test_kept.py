@@ -74,10 +74,24 @@ def test_a_kept_row_keeps_the_columns_that_the_run_lacks() -> None:
     assert rows_of(merged)[2:] == [f"| a | 3 |  | {_NEW} |", f"| b | 2 | 8 | {_OLD} |"]
 
 
-def test_a_complete_run_with_dates_has_its_own_columns() -> None:
-    before = page(_OLD, f"| a | 1 | 9 | {_OLD} |", head="| model | ms | peer ms | date |\n| --- | --- | --- | --- |")
-    after = page(_NEW, f"| a | 3 | {_NEW} |", head="| model | ms | date |\n| --- | --- | --- |")
-    assert keep_rows(before, after, _OLD) == after
+def test_a_table_with_dates_of_its_own_keeps_the_cells_that_a_run_lacks() -> None:
+    before = page(_OLD, "| a | 1 |  | 9 |", "| b | 2 | 5 |  |", head="| model | x | y | z |\n| --- | --- | --- | --- |")
+    after = page(
+        _NEW, f"| a |  | 4 | {_NEW} |", f"| b | 3 | 6 | {_NEW} |", head="| model | x | y | date |\n| --- | --- |"
+    )
+    assert rows_of(keep_rows(before, after, _OLD)) == [
+        "| model | x | y | z | date |",
+        "| --- | --- | --- | --- | --- |",
+        f"| a | 1 | 4 | 9 | {_OLD} to {_NEW} |",
+        f"| b | 3 | 6 |  | {_NEW} |",
+    ]
+
+
+def test_a_kept_cell_keeps_its_day_through_several_runs() -> None:
+    head = "| model | x | y | date |\n| --- | --- | --- | --- |"
+    first = page(_NEW, f"| a | 1 | 2 | {_OLD} to {_NEW} |", head=head)
+    second = page("2026-05-06", "| a | 3 |  | 2026-05-06 |", head=head)
+    assert f"| a | 3 | 2 | {_OLD} to 2026-05-06 |" in keep_rows(first, second, _NEW)
 
 
 def test_a_run_on_other_cores_has_the_same_tables() -> None:
