@@ -1,7 +1,6 @@
-"""Networks with random weights, in their framework and in Octet, on the same inputs: the share of equal outputs.
+"""Networks with random weights, in their framework and in Octet, on the same input: the share of equal outputs.
 
-The accuracy of such a network means nothing. If every output equals the framework's, the accuracy of a trained network
-in this form is the framework's too.
+The accuracy of such a network means nothing, so it is not measured.
 """
 
 from __future__ import annotations

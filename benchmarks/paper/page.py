@@ -110,10 +110,10 @@ if all of their bits are. `python -m benchmarks.paper --only accuracy`
 
 {table(columns, rows)}
 
-Networks of the other frameworks have random weights here, because no trained ones are available. Their outputs are
-compared on the same input: equal outputs mean equal accuracy. The last columns are the third author's figures for
-trained networks, on 10,000 images of the validation set, in PyTorch and in TVM, which rounds otherwise than PyTorch.
-`python -m benchmarks.paper --only agreement`
+Networks of the other frameworks have random weights here, because no trained ones are available. All their outputs for
+one input are compared; [conformance](conformance.md) has more inputs. The last columns are the third author's figures
+for trained networks, on 10,000 images of the validation set, in PyTorch and in TVM, which rounds otherwise than
+PyTorch. `python -m benchmarks.paper --only agreement`
 
 {table([*names, "TVM's top-1 / top-5", DATE], networks)}"""
 
