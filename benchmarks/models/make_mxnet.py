@@ -30,7 +30,7 @@ _PASSES = 6  # over the samples of batch normalization's statistics
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", choices=[name for name in SAMPLES if hasattr(vision, name)])
+    parser.add_argument("network", choices=list(SAMPLES), help="a network of the model zoo, by the name of `get_model`")
     parser.add_argument("kind", choices=["int8", "fp32"])
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
