@@ -15,6 +15,7 @@ from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
 from service.core.builds.numerics import ONNXRUNTIME
+from service.core.errors import OctetError
 from service.core.models.arrays import Array
 from service.core.target import detect_host
 from tests.support.onnx_builder import OnnxBuilder
@@ -116,6 +117,47 @@ def test_a_normalization_of_channels(shape: tuple[int, ...]) -> None:
     """The bits are equal for every alignment of a channel in memory."""
     ours, theirs = _normalized("InstanceNormalization", shape, (shape[1],), {"epsilon": 1e-3}, parameters=2)
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "attributes"),
+    [
+        ((1, 96, 27, 27), 5, {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}),
+        ((1, 7, 5, 3), 3, {"alpha": 0.1, "beta": 0.3, "bias": 2.0}),  # one value remains
+        ((2, 9, 3, 3), 5, {"alpha": 1.0, "beta": 0.5}),  # two
+        ((1, 1, 1, 3), 5, {"beta": 1.0}),
+        ((1, 4, 5, 5), 9, {"alpha": 0.5, "beta": 2.0}),
+        ((1, 4, 5, 4), 101, {"alpha": 0.5, "beta": 2.5}),
+        ((1, 6, 4, 4), 3, {"alpha": 0.5, "bias": -1.0}),  # NaN
+        ((1, 6, 4, 4), 3, {"alpha": 0.5, "bias": 0.0}),  # infinity
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("magnitude", [1.0, 40.0, 1e-20, 1e19])
+def test_a_normalization_of_neighboring_channels(
+    shape: tuple[int, ...], size: int, attributes: dict[str, Any], magnitude: float
+) -> None:
+    x = np.random.default_rng(0).normal(0, magnitude, shape).astype(np.float32)
+    builder = OnnxBuilder()
+    result = builder.node("LRN", [builder.input("x", "float32", shape)], size=size, **attributes)
+    with np.errstate(all="ignore"):
+        ours, theirs = answers(builder, result, x)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "problem"),
+    [
+        ({"size": 4}, "has a size of 4, which is not odd"),
+        ({"size": 5, "beta": -1.0}, "has an alpha of .* and a beta of -1.0; both must be positive"),
+        ({"size": 5, "beta": 4.0}, "has a beta of 4.0; of the integers, only those up to 3 are supported"),
+    ],
+)
+def test_a_normalization_of_neighboring_channels_that_is_refused(attributes: dict[str, Any], problem: str) -> None:
+    builder = OnnxBuilder()
+    builder.output(builder.node("LRN", [builder.input("x", "float32", (1, 4, 5, 5))], **attributes), "float32")
+    with pytest.raises(OctetError, match=problem):
+        import_model(builder.build(21))
 
 
 def _normalized(

@@ -93,6 +93,14 @@ def batch_normalization(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.node("BatchNormalization", [x, *rows]), "float32")
 
 
+def local_response_normalization(model: OnnxBuilder, rng: Rng) -> None:
+    """The last few values are computed in another way, unless four divides the number of values."""
+    shape = pick(rng, (1, 9, 4, 4), (2, 6, 3, 5), (1, 4, 5, 5))
+    x = real(model, "x", shape, Quantized(model, rng, storage(rng)))
+    attributes = pick(rng, {}, {"alpha": 0.5, "beta": 0.5, "bias": 2.0}, {"alpha": 1e-3, "beta": 1.0})
+    model.output(model.node("LRN", [x], size=pick(rng, 1, 3, 5, 9), **attributes), "float32")
+
+
 def conv(model: OnnxBuilder, rng: Rng) -> None:
     shape = image(rng)
     attributes, groups = window(rng, shape), int(pick(rng, 1, shape[1]))
@@ -236,6 +244,7 @@ ROUNDED_ONCE: dict[str, Write] = {
     "Greater": _binary("Greater", "bool"),
     "HardSigmoid": _unary("HardSigmoid", alpha=0.3, beta=0.4),
     "HardSwish": _unary("HardSwish"),
+    "LRN": local_response_normalization,
     "LeakyRelu": _unary("LeakyRelu", alpha=0.3),
     "Less": _binary("Less", "bool"),
     "Max": _binary("Max"),

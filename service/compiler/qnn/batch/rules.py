@@ -317,6 +317,7 @@ _ONE_BY_ONE = (
     *(f"relax.qnn.real_{name}" for name in FUNCTIONS),
     "relax.qnn.dynamic_quantize",
     "relax.qnn.dynamic_scale",
+    "relax.qnn.real_power",
 )
 _REDUCTIONS = ("max", "mean", "min", "prod", "qnn.mean", "qnn.real_sum", "qnn.sum", "sum")
 _last = _along(lambda _call, rank: rank - 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.qnn.numerics import counting
 from service.compiler.qnn.numerics.defined import formula_of
 from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.functions.power import RealPower
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.functions.unary import Table
 from service.compiler.qnn.numerics.moving import TakePixels
@@ -106,6 +107,7 @@ EXACT: Mapping[str, Formula] = {
     "real_fma": RealFma(),
     "real_matmul": RealMatMul(),
     "real_mean": RealMean(),
+    "real_power": RealPower(),
     "real_squares": RealSquares(),
     "real_sum": RealSum(),
     "take_pixels": TakePixels(),

@@ -53,7 +53,15 @@ from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.ordering import running_sum, top_places
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import block_matmul, matmul, real_matmul
-from service.compiler.qnn.ops.real import real_conv2d, real_fma, real_function, real_mean, real_squares, real_sum
+from service.compiler.qnn.ops.real import (
+    real_conv2d,
+    real_fma,
+    real_function,
+    real_mean,
+    real_power,
+    real_squares,
+    real_sum,
+)
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear, take_pixels
 from service.compiler.qnn.ops.scattering import scatter_rows
@@ -97,6 +105,7 @@ __all__ = [
     "real_function",
     "real_matmul",
     "real_mean",
+    "real_power",
     "real_squares",
     "real_sum",
     "requantize",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tvm import relax
 
+from service.compiler.qnn.expressions import power
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
@@ -44,6 +45,15 @@ FUNCTIONS = ("erf", "exp", "logistic", "tanh")
 def real_function(function: str, x: relax.Expr) -> relax.Call:
     """Applies a function of `FUNCTIONS` to each float32 value: `relax.qnn.real_exp` and so on."""
     return call_of(f"real_{function}", [x])
+
+
+def real_power(x: relax.Expr, *, exponent: float) -> relax.Call:
+    """Returns x**exponent of each float32 value. A negative x gives NaN, unless Eigen multiplies for the exponent.
+
+    Args:
+        exponent: a float32: an integer from -3 to 7, or a number that is not an integer and below 2**20.
+    """
+    return call_of("real_power", [x], exponent=exponent)
 
 
 # The orders in which the terms of a sum are added.
@@ -137,6 +147,12 @@ def _real_function(o: Operation) -> relax.TensorType:
     return tensor_type(shape, "float32")
 
 
+def _real_power(o: Operation) -> relax.TensorType:
+    exponent = float(o.attr("exponent"))
+    o.require(power.is_supported(exponent), f"the exponent {exponent} is not supported")
+    return _real_function(o)
+
+
 def require_float_sums(o: Operation) -> None:
     """Checks the attributes of a sum of float32 products. The operands may be rounded to another type first."""
     o.require(str(o.attr("accum_dtype")) == "float32", f"cannot accumulate in {o.attr('accum_dtype')}")
@@ -165,6 +181,7 @@ RULES: dict[str, Rule] = {
     "real_conv2d": _real_conv2d,
     "real_fma": _real_fma,
     "real_mean": _real_row,
+    "real_power": _real_power,
     "real_squares": _real_row,
     "real_sum": _real_sum,
     **dict.fromkeys((f"real_{name}" for name in FUNCTIONS), _real_function),

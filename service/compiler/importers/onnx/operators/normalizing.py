@@ -20,6 +20,7 @@ from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.coverage import INSIDE
+from service.compiler.qnn.expressions import power
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import PACKETS
 
@@ -201,6 +202,73 @@ def lp_normalization(node: Node) -> Value:
     return node.emit(made.call(relax.op.where, empty, 0.0, made.apply(relax.op.divide, made.x, norm)))
 
 
+def local_response_normalization(node: Node) -> Value:
+    """Divides each pixel by a power of the squares in the channels around it: x / (bias + alpha / size * sum) ** beta.
+
+    The sum of a channel is that of the channel before, plus the square of the next channel, minus that of the last one
+    (core/providers/cpu/nn/lrn.cc). Eigen computes the power of four values at a time, and the C library computes those
+    that remain at the end.
+    """
+    float32(node)
+    shape, size = node.shape(0), node.attribute("size", 0)
+    node.require(len(shape) == 4, f"has an input of shape {list(shape)}, not [N, C, H, W]")
+    node.require(size > 0 and size % 2 == 1, f"has a size of {size}, which is not odd and positive")
+    alpha, beta, bias = (
+        np.float32(node.attribute(name, default)) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    node.require(bool(alpha > 0 and beta > 0), f"has an alpha of {alpha} and a beta of {beta}; both must be positive")
+    if not power.is_supported(float(-beta)):
+        node.unsupported(
+            f"has a beta of {beta}; of the integers, only those up to {-power.LEAST_SQUARED} are supported"
+        )
+    made, factor = Real(node.emit, node.expr(0)), float(alpha / np.float32(size))
+    size = min(size, 2 * shape[1] - 1)  # a larger size only adds zeros
+    squares = made.apply(relax.op.multiply, made.x, made.x)
+    padded = made(relax.op.nn.pad(squares, [0, 0, size // 2, size // 2, 0, 0, 0, 0]))
+    terms = made.apply(relax.op.multiply, padded, factor)
+    sums = _sliding_sums(made, terms, shape, size, bias)
+    return node.emit(relax.op.multiply(made.x, _power(made, sums, shape, float(-beta))))
+
+
+def _sliding_sums(made: Real, terms: relax.Expr, shape: Sequence[int], size: int, bias: np.float32) -> relax.Expr:
+    """Returns bias + the sums of `size` terms, `[N, C, H, W]`; `terms` is `[N, C + size - 1, H, W]`.
+
+    All terms are put in the order in which they are added: `bias`, the first `size` terms, and then for each further
+    channel the term that comes in and the negative of the term that goes out.
+    """
+    samples, channels, height, width = shape
+
+    def cut(x: relax.Expr, begin: int, end: int, step: int = 1) -> relax.Expr:
+        return made(relax.op.strided_slice(x, [1], [begin], [end], [step]))
+
+    start = relax.const(np.full((samples, 1, height, width), bias))
+    parts = [start, cut(terms, 0, size)]
+    if channels > 1:
+        entering, leaving = cut(terms, size, size + channels - 1), cut(terms, 0, channels - 1)
+        ends = (entering, made.apply(relax.op.negative, leaving))
+        apart = [made(relax.op.reshape(end, (samples, channels - 1, 1, height, width))) for end in ends]
+        pairs = made(relax.op.concat(apart, axis=2))
+        parts.append(made(relax.op.reshape(pairs, (samples, 2 * (channels - 1), height, width))))
+    sums = made(ops.running_sum(made(relax.op.concat(parts, axis=1)), axis=1))
+    return cut(sums, size, size + 2 * channels - 1, 2)
+
+
+def _power(made: Real, x: relax.Expr, shape: Sequence[int], exponent: float) -> relax.Expr:
+    """Returns x**exponent, the last values of a number that four does not divide by the C library's function."""
+    count = math.prod(shape)
+    whole = count // 4 * 4
+    if whole == count:
+        return made(ops.real_power(x, exponent=exponent))
+    flat = made(relax.op.reshape(x, (1, count)))
+    parts = []
+    if whole:
+        head = made(relax.op.strided_slice(flat, [1], [0], [whole]))
+        parts.append(made(ops.real_power(head, exponent=exponent)))
+    rest = made(relax.op.strided_slice(flat, [1], [whole], [count]))
+    parts.append(made(made.in_float64(lambda wide: relax.op.power(wide, relax.const(exponent, "float64")), rest)))
+    return made(relax.op.reshape(made(relax.op.concat(parts, axis=1)), shape))
+
+
 def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Returns the input's shape, after checking that each of `rows` has the length of its second axis."""
     shape = node.shape(0)
@@ -221,6 +289,7 @@ NORMALIZING: dict[str, tuple[Convert, tuple[int, int]]] = {
     "BatchNormalization": (batch_normalization, (5, 5)),
     "GroupNormalization": (group_normalization, (3, 3)),
     "InstanceNormalization": (instance_normalization, (3, 3)),
+    "LRN": (local_response_normalization, (1, 1)),
     "LayerNormalization": (layer_normalization, (2, 3)),
     "LpNormalization": (lp_normalization, (1, 1)),
     "MeanVarianceNormalization": (mean_variance_normalization, (1, 1)),
