@@ -159,6 +159,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         "time, the smallest first",
     )
     build_memory_limit_bytes: int = Field(8 << 30, gt=0, description="memory limit of each process of a build")
+    mxnet_python: Path | None = Field(
+        None,
+        description="the interpreter of a Python environment with MXNet 1.9.1, such as `/opt/mxnet/bin/python`; if it "
+        "is set, builds of MXNet models are compared with MXNet",
+    )
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(
         0,

@@ -80,7 +80,7 @@ class ReferenceModel:
 
     @property
     def witness(self) -> Witness:
-        return self.reference.witnesses(self.numerics)[0]
+        return self.reference.witnesses(self.numerics, self.reference.version())[0]
 
 
 def reference_of(source: Path, numerics: str, against: str) -> ReferenceModel:
@@ -97,17 +97,14 @@ def reference_of(source: Path, numerics: str, against: str) -> ReferenceModel:
         model_format = format_of(file)
     reference = REFERENCES.get(model_format)
     if reference is None or reference.name != name:
-        suited = "no runtime can" if reference is None else f"use --against {_option(reference)}"
+        options = [option for option, each in RUNTIMES.items() if reference is not None and each == reference.name]
+        suited = f"use --against {options[0]}" if options else "no runtime can"
         raise Unsupported(f"{name} does not run {model_format} files", hint=suited)
     if numerics not in reference.sessions:
         raise Unsupported(f"{name} does not define the numerics mode {numerics}", hint="compile it in another mode")
-    if reference.version is None:
+    if reference.version() is None:
         raise Unsupported(f"{name} is not installed here", hint=f"pip install {_PACKAGES[name]}")
     return ReferenceModel(source, model_format, numerics, reference)
-
-
-def _option(reference: Reference) -> str:
-    return next(option for option, name in RUNTIMES.items() if name == reference.name)
 
 
 def run_artifact(locked: LockedArtifact, data: DataSet, threads: int, scratch: Path, tick: Tick) -> Outputs:

@@ -67,6 +67,7 @@ class _ExpectedOutputs:
         self._probes = probes if self._batch == 1 else 0
         self._signature = signature
         self._reference = reference_for(source_format, steps.request.numerics)
+        self._version = self._reference.version(steps.settings) if self._reference else None
 
     def oracle(self, poll: Poll) -> tuple[Expected, dict[str, Any]]:
         """Runs the oracle. Returns its outputs, and the special cases that the operators met (`reached`)."""
@@ -90,7 +91,7 @@ class _ExpectedOutputs:
         steps, reference = self._steps, self._reference
         if reference is None:
             return []
-        witnesses = reference.witnesses(steps.request.numerics)
+        witnesses = reference.witnesses(steps.request.numerics, self._version)
         if reason := self._reason_to_skip(reference):
             return [Expected(witness, reason=reason) for witness in witnesses]
         files = [reference_file(index) for index in range(len(witnesses))]
@@ -104,9 +105,10 @@ class _ExpectedOutputs:
                 REFERENCE,
                 request,
                 readable=[steps.request.source, *([] if probes is None else [probes])],
-                question={**self._question(), "name": reference.name, "version": reference.version},
+                question={**self._question(), "name": reference.name, "version": self._version},
                 files=[*files, *chosen],
                 poll=poll,
+                environment=reference.environment(steps.settings),
             )
             count = self._samples + self._probes
             return [
@@ -140,14 +142,22 @@ class _ExpectedOutputs:
         return Answers(kinds, [own, *expected[:1]], expected[1:], no_witness, reached)
 
     def _reason_to_skip(self, reference: Reference) -> str:
-        if reference.version is None:
-            return "is not installed here"
+        if self._version is None:
+            return self._why_missing(reference)
         if self._batch > 1:
             return "runs only if the batch is 1"
         if counts_values(self._steps.request.options):
             return "does not count values"
         missing = self._steps.request.target.missing_on(detect_host())
         return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
+
+    def _why_missing(self, reference: Reference) -> str:
+        if not reference.setting:
+            return "is not installed here"
+        environment = reference.environment(self._steps.settings)
+        if environment is None:
+            return f"is not installed here (OCTET_{reference.setting.upper()} is not set)"
+        return f"is not installed in the environment of {environment.python}"
 
     def _question(self) -> dict[str, Any]:
         # The key contains the media type of the file of expected outputs. The media type changes whenever the

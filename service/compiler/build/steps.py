@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.compiler.build.background import in_background
+from service.compiler.build.elsewhere import run_elsewhere
 from service.compiler.build.expected import Answers
 from service.compiler.build.object_cache import KernelProgram, ObjectCache
 from service.compiler.build.results import Results
@@ -30,6 +31,7 @@ from service.compiler.messages.building import (
 from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, VerifyRequest
 from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
 from service.compiler.messages.role import Request, Result, Role
+from service.compiler.references.environment import Environment
 from service.compiler.sandbox import Access, Limits, run_child, with_gpus, working
 from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.explanation import build_explanation, is_described
@@ -103,11 +105,13 @@ class Steps:
         *,
         within: str = "",
         poll: Callable[[], None] | None = None,
+        environment: Environment | None = None,
     ) -> Result:
         """Runs one child and returns its result. The child has its own directory, which is named `within` or else after
         the role.
 
-        A child with a `poll` runs in the background and does not report stages.
+        A child with a `poll` runs in the background and does not report stages. A child with an `environment` has the
+        packages of another Python environment.
 
         Raises:
             BuildFailed: the result is malformed; and the errors of `sandbox.run_child`.
@@ -115,7 +119,8 @@ class Steps:
         directory = self.scratch / (within or role.name)
         directory.mkdir(exist_ok=True)
         started_s = time.monotonic()
-        members = run_child(
+        start = run_child if environment is None else partial(run_elsewhere, environment)
+        members = start(
             role.name,
             request.to_json(),
             access=Access(readable=tuple(readable), writable=(directory,)),
@@ -138,6 +143,7 @@ class Steps:
         files: Sequence[str],
         *,
         poll: Callable[[], None] | None = None,
+        environment: Environment | None = None,
     ) -> Result:
         """Returns the cached result of an equal request. If there is none, runs a child like `run` and caches its
         result.
@@ -157,7 +163,7 @@ class Steps:
         if cached is not None:
             self.progress.log(f"{role.name}: result found in the cache")
             return role.read_result(cached, self._stage)
-        result = self.run(role, request, readable, poll=poll)
+        result = self.run(role, request, readable, poll=poll, environment=environment)
         if getattr(result, "source", self.request.source_digest) != self.request.source_digest:
             name = self.request.source.name
             raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from service.compiler.references.environment import Environment
 from service.core.builds.numerics import (
     FBGEMM,
     LITERT_REFERENCE,
+    MXNET_ONEDNN,
     ONEDNN,
     ONNXRUNTIME,
     PT2E,
@@ -51,25 +54,35 @@ class Reference:
         module: the module of this package that has the function `open_session`.
         sessions: maps each numerics mode to the session that defines it, followed by sessions whose results are only
             reported.
+        setting: the setting that names the interpreter of the runtime's own environment; empty for a runtime that is
+            installed beside Octet.
     """
 
     name: str
     package: str
     module: str
     sessions: Mapping[str, Sequence[Session]]
+    setting: str = ""
 
-    @property
-    def version(self) -> str | None:
-        """The installed version, or None."""
+    def environment(self, settings: object) -> Environment | None:
+        """Returns the runtime's own environment. None if it has none, or if the setting is not set."""
+        python: Path | None = getattr(settings, self.setting) if self.setting else None
+        return None if python is None else Environment(python)
+
+    def version(self, settings: object = None) -> str | None:
+        """Returns the installed version, or None. `settings` are required only for a runtime that has a `setting`."""
+        if self.setting:
+            environment = self.environment(settings)
+            return None if environment is None else environment.version(self.package)
         try:
             return version(self.package)
         except PackageNotFoundError:
             return None
 
-    def witnesses(self, numerics: str) -> list[Witness]:
+    def witnesses(self, numerics: str, installed: str | None) -> list[Witness]:
         """Returns one witness for each session of the mode. The first session is the one that defines the mode."""
         sessions = self.sessions[numerics]
-        return [Witness(self.name, self.version, session.options, session.note) for session in sessions]
+        return [Witness(self.name, installed, session.options, session.note) for session in sessions]
 
     def open(self, source: str, session: Session) -> Answer:
         """Loads the model in the file `source`, and returns a function that runs it."""
@@ -122,6 +135,10 @@ REFERENCES: Mapping[str, Reference] = {
         },
     ),
     "pt2": Reference("PyTorch", "torch", "torch_exported", {PT2E: (Session({"execution": "eager"}),)}),
+    # The layers of a quantized model are fused already. Without this option, MXNet would fuse others when it binds it.
+    "mxnet": Reference(
+        "MXNet", "mxnet", "mxnet", {MXNET_ONEDNN: (Session({"MXNET_SUBGRAPH_BACKEND": "NONE"}),)}, "mxnet_python"
+    ),
 }
 
 

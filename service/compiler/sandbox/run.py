@@ -109,8 +109,10 @@ def run_program(
     poll: Callable[[], None] = lambda: None,
     env: Mapping[str, str] | None = None,
     allow_unsandboxed: bool = False,
+    on_cpu: Callable[[float], None] = lambda cpu_s: None,
 ) -> tuple[int, str]:
-    """Runs a program in the sandbox. `arguments[0]` is its path, which must be in `access.executable`.
+    """Runs a program in the sandbox. `arguments[0]` is its path, which must be in `access.executable`. `on_cpu` is that
+    of `run_child`.
 
     Returns:
         The exit status, and the end of what the program wrote to stdout and stderr.
@@ -120,8 +122,12 @@ def run_program(
         BuildTimedOut, OutOfMemory, BuildFailed, SandboxUnavailable: as in `run_child`.
     """
     setup = {"request": {"arguments": list(arguments)}, "handlers": None}
-    with Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed) as child:
-        termination = child.run(lambda message: None, poll)
+    child = Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed)
+    try:
+        with child:
+            termination = child.run(lambda message: None, poll)
+    finally:
+        on_cpu(child.cpu_s)
     if child.conversation.error is not None:
         raise child.conversation.error
     if termination.status < 0 or not child.conversation.locked:
