@@ -287,7 +287,7 @@ def uniform(value: Array) -> bool:
 
 
 def stored_zero_point(quantized: QuantizedType) -> int:
-    return quantized.zero_point + BIAS[quantized.storage]
+    return quantized.zero_point + BIAS[quantized.dtype]
 
 
 def shape_of(expr: Any) -> Shape:

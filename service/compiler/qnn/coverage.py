@@ -68,7 +68,7 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
             reason = "boxes are decoded, and overlaps compared, as real values"
             floating.append({"op": var.name, "macs": 0, "reason": reason})
         if operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst):
-            weights[var] = bits_of(operation.quantized("in_type").storage)
+            weights[var] = operation.quantized("in_type").bits
             continue
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
@@ -88,11 +88,6 @@ def _reason(operation: Operation, weights: Mapping[relax.Var, int]) -> str:
     if stored and _macs(operation):
         return f"the model multiplies real values by weights of {stored[0]} bits"
     return "its sums are float32" if _macs(operation) and not operation.name.startswith("qnn.real_") else _REAL
-
-
-def bits_of(storage: str) -> int:
-    """Returns the number of bits of a stored value: 4 for `uint4`."""
-    return int(storage.lstrip("uint"))
 
 
 def _computed_by(main: relax.Function, tables: Collection[str]) -> set[relax.Var]:

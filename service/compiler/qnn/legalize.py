@@ -38,11 +38,11 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
         data, weight, *bias = args
         in_type = _stored_as(operation.per_tensor("in_type"), operands.data)
         weight_type = _stored_as(operation.quantized("weight_type"), operands.weight)
-        if in_type.storage != operation.per_tensor("in_type").storage:
+        if in_type.dtype != operation.per_tensor("in_type").dtype:
             key = (data, str(in_type))
             if key not in moved:
                 shift = ops.requantize(data, operation.per_tensor("in_type"), in_type)
-                moved[key] = graph.emit(builder, shift, f"{data.name}_{in_type.storage}")
+                moved[key] = graph.emit(builder, shift, f"{data.name}_{in_type.dtype}")
             data = moved[key]
         return ops.with_operands(
             call, data, _moved_weight(operation, weight, weight_type), *bias, in_type=in_type, weight_type=weight_type
@@ -56,11 +56,11 @@ def _stored_as(quantized: QuantizedType, storage: str) -> QuantizedType:
 
     Storage bounds are dropped: the shift must not clamp values that exceed the tensor's own bounds.
     """
-    if quantized.storage not in ("int8", "uint8") or quantized.storage == storage:
+    if quantized.dtype not in ("int8", "uint8") or quantized.dtype == storage:
         return quantized
     if storage == "int16":
         return QuantizedType("int16", quantized.scales, (0,), axis=quantized.axis)
-    shift = STORAGE_RANGES[storage][0] - STORAGE_RANGES[quantized.storage][0]
+    shift = STORAGE_RANGES[storage][0] - STORAGE_RANGES[quantized.dtype][0]
     moved = tuple(zero_point + shift for zero_point in quantized.zero_points)
     return QuantizedType(storage, quantized.scales, moved, axis=quantized.axis)
 
@@ -72,4 +72,4 @@ def _moved_weight(operation: Operation, weight: relax.Expr, weight_type: Quantiz
     stored = constant(operation, weight).astype(np.int64)
     moves = np.array(weight_type.zero_points, np.int64) - np.array(old.zero_points)
     values = stored + moves.reshape([-1] + [1] * (stored.ndim - 1))
-    return relax.const(values.astype(weight_type.storage))
+    return relax.const(values.astype(weight_type.dtype))

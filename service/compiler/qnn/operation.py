@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from service.compiler.qnn.type_parser import parse
+from service.compiler.qnn.type_parser import parse, parse_normalized
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, UnsupportedOperator
 from service.core.models.arrays import Array
@@ -19,6 +19,10 @@ T = TypeVar("T")
 BUILTIN = "builtin"  # the attribute that names the kernel of an operation; see `qnn.ops.builtin`
 # a `qnn.requantize` that rounds differently depending on the position of an element
 VECTORIZED = "qnn.vector_requantize"
+
+
+# Attribute -> the index of the operand whose type it contains.
+_OPERANDS = {"in_type": 0, "lhs_type": 0, "type": 0, "residual_type": 1, "rhs_type": 1, "weight_type": 1}
 
 
 class IllTyped(InvalidInput):
@@ -73,7 +77,16 @@ class Operation:
         return self.call.attrs[name]
 
     def quantized(self, name: str) -> QuantizedType:
-        return parse(str(self.attr(name)))
+        """Returns the type in an attribute, in its simplest form."""
+        text = str(self.attr(name))
+        given, index = parse(text), _OPERANDS.get(name, len(self.call.args))
+        if given.blocks and index < len(self.call.args):
+            self.fits(self.tensor(index)[0], given)  # the simplest form does not contain all block sizes
+        return parse_normalized(text)
+
+    def quantized_parts(self) -> list[QuantizedType]:
+        """Returns the types of the tensors that `qnn.concatenate` joins."""
+        return [parse_normalized(str(text)) for text in self.attr("in_types")]
 
     def per_tensor(self, name: str) -> QuantizedType:
         quantized = self.quantized(name)
@@ -91,7 +104,7 @@ class Operation:
     def storages(self) -> set[str]:
         """The storage types of the operands and the result, from the attributes."""
         present = set(() if self.call.attrs is None else self.call.attrs.keys())
-        return {self.quantized(name).storage for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
+        return {self.quantized(name).dtype for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
 
     def ints(self, name: str, length: int, least: int) -> tuple[int, ...]:
         values = tuple(int(value) for value in self.attr(name))

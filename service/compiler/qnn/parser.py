@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes  # noqa: F401 (makes NumPy accept bfloat16)
 import numpy as np
 import tvm
 from tvm import relax
@@ -22,12 +23,11 @@ from tvm.ir import Op
 from service.compiler.qnn import graph
 from service.compiler.qnn.ops.call import PREFIX, call_of
 from service.compiler.qnn.ops.defined import definition_of
-from service.compiler.qnn.printer import type_text
+from service.compiler.qnn.printer import ELEMENTS, type_text
 from service.compiler.qnn.type_parser import parse
-from service.compiler.qnn.types import SHORT
 from service.core.errors import InvalidInput, OctetError
 
-_DTYPES = {short: dtype for dtype, short in SHORT.items()} | {"bool": "bool"}
+_DTYPES = {short: dtype for dtype, short in ELEMENTS.items()}
 _NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 _TYPE = re.compile(r"(?P<name>!\d+) = (?P<text>!quant\..*)")
 _RESOURCE = re.compile(r'(?P<name>#\d+) = "(?P<text>[A-Za-z0-9+/=]*)"')

@@ -23,12 +23,20 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.types import SHORT
 from service.core.printable import printable
 
 HEAD = "// qnn 1"  # the first line of the complete form, with its version
 MOST_IN_LINE = 16  # constants with more elements are printed after the graph
 _TYPE = "!quant."
+_BITS = (8, 16, 32, 64)
+# dtype of a tensor -> name of its elements
+ELEMENTS = {
+    **{f"int{bits}": f"i{bits}" for bits in _BITS},
+    **{f"uint{bits}": f"u{bits}" for bits in _BITS},
+    **{f"float{bits}": f"f{bits}" for bits in _BITS[1:]},
+    "bfloat16": "bf16",
+    "bool": "bool",
+}
 
 
 def text_of(module: tvm.IRModule) -> str:
@@ -134,8 +142,9 @@ class _CompletePrinter(_Printer):
 
     def _values(self, constant: Any) -> str:
         values = constant.value.numpy()
-        if values.size <= MOST_IN_LINE and values.dtype.kind in "iufb":
-            return json.dumps(values.reshape(-1).tolist())
+        if values.size <= MOST_IN_LINE:
+            shown = values.astype(np.float32) if str(values.dtype) == "bfloat16" else values
+            return json.dumps(shown.reshape(-1).tolist())
         data = np.ascontiguousarray(values).tobytes()
         return self._constants.setdefault(data, f"#{len(self._constants)}")
 
@@ -159,6 +168,6 @@ def type_text(type_: Any) -> str:
     """Returns the text of a tensor's type, or of a tuple of types."""
     if isinstance(type_, relax.TensorType):
         dims = "".join(f"{getattr(dim, 'value', '?')}x" for dim in type_.shape)
-        return f"tensor<{dims}{SHORT.get(str(type_.dtype), str(type_.dtype))}>"
+        return f"tensor<{dims}{ELEMENTS.get(str(type_.dtype), str(type_.dtype))}>"
     fields = getattr(type_, "fields", None)
     return str(type_) if fields is None else f"({', '.join(map(type_text, fields))})"

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.core.errors import InvalidInput
 
-# Storage type -> smallest and largest value.
+_WIDTHS = range(2, 17)  # bits of a stored value that is not an accumulator
+_ACCUMULATOR_WIDTHS = (32, 64)
+
+# Storage type -> smallest and largest value: `int2` to `int16`, `uint2` to `uint16`, `int32` and `int64`.
 STORAGE_RANGES: dict[str, tuple[int, int]] = {
-    "int4": (-(1 << 3), (1 << 3) - 1),
-    "uint4": (0, (1 << 4) - 1),
-    "int8": (-(1 << 7), (1 << 7) - 1),
-    "uint8": (0, (1 << 8) - 1),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "uint16": (0, (1 << 16) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
+    **{f"int{width}": (-(1 << (width - 1)), (1 << (width - 1)) - 1) for width in (*_WIDTHS, *_ACCUMULATOR_WIDTHS)},
+    **{f"uint{width}": (0, (1 << width) - 1) for width in _WIDTHS},
 }
-_CARRIERS = {"int4": "int8", "uint4": "uint8"}
-_ACCUMULATORS = ("int32", "int64")
+_ACCUMULATORS = tuple(f"int{width}" for width in _ACCUMULATOR_WIDTHS)
 
 # Expressed type -> smallest and largest positive value.
 EXPRESSED_RANGES: dict[str, tuple[float, float]] = {
@@ -36,20 +32,10 @@ EXPRESSED_RANGES: dict[str, tuple[float, float]] = {
     "float64": (2.0**-1074, (2.0 - 2.0**-52) * 2.0**1023),
 }
 
-# The names of types in the text form.
+# Storage or expressed type -> name in the text form: `i8`, `u4`, `f32`, `bf16`.
 SHORT = {
-    "int4": "i4",
-    "uint4": "u4",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "uint16": "u16",
-    "int32": "i32",
-    "int64": "i64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
+    name: name.replace("uint", "u").replace("int", "i").replace("float", "f")
+    for name in (*STORAGE_RANGES, *EXPRESSED_RANGES)
 }
 
 
@@ -64,7 +50,8 @@ class QuantizedType:
     """A quantized type: per tensor, per axis (`axis` is given) or per block (`blocks` are given: sub-channel).
 
     Attributes:
-        storage: the type of the stored integers.
+        storage: the type of the stored integers, a key of `STORAGE_RANGES`. A tensor holds them in the next larger
+            type of 8 or 16 bits (`dtype`).
         scales: positive and finite; one, or one for each index of `axis`, or one for each block, the last dimension
             fastest. For at most 16 bits of storage, scales are numbers of the expressed type. For accumulators, they
             are exact products of two such scales (48 bits, which a Python float can represent).
@@ -155,8 +142,14 @@ class QuantizedType:
 
     @property
     def dtype(self) -> str:
-        """The dtype of the tensors that hold the stored integers; 4-bit integers are stored in bytes."""
-        return _CARRIERS.get(self.storage, self.storage)
+        """The dtype of the tensors that hold the stored integers: that of `i4` is int8, and that of `u12` is uint16."""
+        sign, width = ("uint" if self.storage.startswith("u") else "int"), self.bits
+        return self.storage if width in _ACCUMULATOR_WIDTHS else f"{sign}{8 if width <= 8 else 16}"
+
+    @property
+    def bits(self) -> int:
+        """The number of bits of a stored integer."""
+        return int(self.storage.lstrip("uint"))
 
     @property
     def is_per_tensor(self) -> bool:
@@ -183,6 +176,21 @@ class QuantizedType:
         if len(set(self.zero_points)) != 1:
             raise InvalidQuantizedType("zero points differ along the quantized axis")
         return self.zero_points[0]
+
+    def normalized(self) -> QuantizedType:
+        """Returns the same type in its simplest form, as MLIR's pass `normalize-quant-types` does.
+
+        Only dimensions with several blocks are listed, in ascending order. Without any, the type is per tensor. With
+        one, whose blocks have one element, it is per axis.
+        """
+        if self.blocks is None:
+            return self
+        blocks = tuple(sorted((dimension, size) for dimension, size in self.blocks if self.grid[dimension] > 1))
+        if not blocks:
+            return replace(self, blocks=None, grid=())
+        if len(blocks) == 1 and blocks[0][1] == 1:
+            return replace(self, axis=blocks[0][0], blocks=None, grid=())
+        return self if blocks == self.blocks else replace(self, blocks=blocks)
 
     def misfit(self, shape: tuple[int | None, ...]) -> str | None:
         """Returns the reason why a tensor of `shape` cannot have this type, or None if it can. Dynamic dimensions are

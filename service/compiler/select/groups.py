@@ -287,8 +287,8 @@ def _view(value: relax.Expr, block: int) -> View | None:
 def _same_bytes(operation: Operation) -> bool:
     """Returns true if a requantization only converts between int8 and uint8, which kernels store as the same bytes."""
     in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
-    if not {in_type.storage, out_type.storage} <= BIAS.keys() or not in_type.is_per_tensor:
+    if not {in_type.dtype, out_type.dtype} <= BIAS.keys() or not in_type.is_per_tensor:
         return False
-    low, high = STORAGE_RANGES[out_type.storage]
-    stored = [quantized.zero_point + BIAS[quantized.storage] for quantized in (in_type, out_type)]
+    low, high = STORAGE_RANGES[out_type.dtype]
+    stored = [quantized.zero_point + BIAS[quantized.dtype] for quantized in (in_type, out_type)]
     return in_type.scale == out_type.scale and stored[0] == stored[1] and (out_type.min, out_type.max) == (low, high)

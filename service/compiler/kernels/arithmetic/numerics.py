@@ -38,9 +38,9 @@ def bounds(quantized: QuantizedType) -> Bounds:
     Raises:
         Declined: the type does not have 8 bits, or has a scale for each channel.
     """
-    if quantized.storage not in BIAS or not quantized.is_per_tensor:
+    if quantized.dtype not in BIAS or not quantized.is_per_tensor:
         raise Declined(f"activations of type {quantized} are not 8 bits with one scale")
-    return Bounds(*(value + BIAS[quantized.storage] for value in (quantized.zero_point, quantized.min, quantized.max)))
+    return Bounds(*(value + BIAS[quantized.dtype] for value in (quantized.zero_point, quantized.min, quantized.max)))
 
 
 def expressed(mode: Mode, operation: Operation, kind: type[_Expressed]) -> _Expressed:
@@ -190,7 +190,7 @@ def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Arra
         return everything
     in_type = producer.per_tensor("in_type")
     # The model's tensors may contain values outside of the type's declared bounds.
-    low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
+    low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.dtype])
     centered_weights = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
     positive, negative = (np.maximum(sign * centered_weights, 0).sum(axis=1) for sign in (1, -1))
     offset = bias[0] if bias else 0

@@ -13,7 +13,6 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.type_parser import parse
 from service.core.models.arrays import Array
 
 ENTRIES = 256
@@ -34,10 +33,10 @@ def table_of(mode: Mode, operation: Operation) -> Array:
     name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[index]
     in_type, out_type = operation.quantized(name), operation.quantized("out_type")
     bounds(in_type), bounds(out_type)
-    stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)
+    stored = (np.arange(ENTRIES) - BIAS[in_type.dtype]).astype(in_type.dtype)
     operands = [stored if constant is None else constant.reshape(-1)[:1] for constant in constants]
     result = mode.formula(operation).evaluate(operation, *operands)
-    return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
+    return (result.astype(np.int16) + BIAS[out_type.dtype]).astype(np.uint8)
 
 
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
@@ -46,7 +45,7 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
     Raises:
         Declined: a type is not 8 bits with one scale.
     """
-    in_types = [parse(str(text)) for text in operation.attr("in_types")]
+    in_types = operation.quantized_parts()
     out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
     for quantized in (*in_types, out_type):
         bounds(quantized)
@@ -55,9 +54,9 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
         raise Declined("it concatenates one-dimensional tensors")
     shape = [1] * rank
     shape[axis - 1] = ENTRIES  # any axis but the concatenated one can enumerate the 256 bytes
-    parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
+    parts = [(np.arange(ENTRIES) - BIAS[part.dtype]).astype(part.dtype).reshape(shape) for part in in_types]
     result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
-    return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
+    return [(column.astype(np.int16) + BIAS[out_type.dtype]).astype(np.uint8) for column in result.T]
 
 
 def channel_tables(mode: Mode, operation: Operation) -> list[Array]:

@@ -97,7 +97,7 @@ def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
     if weights is None or bias is None or bias.any() or any(step.dense.quantized("weight_type").zero_points):
         raise Declined("its recurrent weights are not constant, have a zero point other than 0, or have a bias")
     limits = gate_type.zero_point, gate_type.min, gate_type.max
-    if weights.dtype != np.int8 or in_type.storage != "int8" or limits != (0, -(1 << 15), (1 << 15) - 1):
+    if weights.dtype != np.int8 or in_type.dtype != "int8" or limits != (0, -(1 << 15), (1 << 15) - 1):
         raise Declined("its weights, states and gates are not int8, int8 and int16")
     batch, cells = step.update.tensor(1)[0]
     if weights.shape[1] != cells:

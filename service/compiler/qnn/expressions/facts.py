@@ -35,7 +35,7 @@ class Facts:
 
     def bias(self, quantized: QuantizedType) -> int:
         """Returns the number that is added to a value of a type to store it."""
-        return self.biases.get(quantized.storage, 0)
+        return self.biases.get(quantized.dtype, 0)
 
     def zero_point(self, quantized: QuantizedType) -> int:
         """Returns the zero point of a type, as the target stores it."""

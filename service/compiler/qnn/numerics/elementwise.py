@@ -178,7 +178,7 @@ def require_narrow(operation: Operation, reach: float) -> None:
 
 def _reach(quantized: QuantizedType) -> int:
     """Returns the largest distance of a stored value from the zero point."""
-    low, high = STORAGE_RANGES[quantized.storage]
+    low, high = STORAGE_RANGES[quantized.dtype]
     return max(high - quantized.zero_point, quantized.zero_point - low)
 
 

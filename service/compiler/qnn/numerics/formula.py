@@ -44,8 +44,8 @@ class Formula(Protocol):
 
 def all_values(kind: QuantizedType) -> Array:
     """Returns every value that a tensor of `kind` can store, in ascending order, in the dtype of the storage."""
-    limits = np.iinfo(kind.storage)
-    return np.arange(limits.min, limits.max + 1).astype(kind.storage)
+    limits = np.iinfo(kind.dtype)
+    return np.arange(limits.min, limits.max + 1).astype(kind.dtype)
 
 
 def store(values: Array, quantized: QuantizedType) -> Array:

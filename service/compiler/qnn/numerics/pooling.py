@@ -102,7 +102,7 @@ class MaxPool:
         return store(largest, operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type, storage = operation.per_tensor("out_type"), operation.per_tensor("in_type").storage
+        out_type, storage = operation.per_tensor("out_type"), operation.per_tensor("in_type").dtype
         lowest = padded(operation, builder, x, np.iinfo(storage).min)
         largest = builder.emit_te(reduction(operation, te.max, storage), lowest)
         return pointwise(builder, "maximum", lambda value: clamped(value, out_type), [largest])
@@ -171,7 +171,7 @@ class FixedPointSum:
             centered = total - tirx.const(count * in_type.zero_point, "int32")
             scaled = scaling.express(TENSORS, centered, numbers)
             byte = tirx.max(tirx.min(scaled + tirx.const(out_type.zero_point, "int32"), most), least)
-            return byte.astype("uint8").astype(out_type.storage)
+            return byte.astype("uint8").astype(out_type.dtype)
 
         return pointwise(builder, "sum", rescale, [total])
 

@@ -180,4 +180,4 @@ class ByStorage(Chooses):
     summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
 
     def chosen(self, operation: Operation) -> Bilinear:
-        return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()
+        return TenBits() if operation.per_tensor("in_type").dtype == "int8" else Float()

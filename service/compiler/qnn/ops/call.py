@@ -57,5 +57,5 @@ def tensor_type(shape: Sequence[int], dtype: str) -> relax.TensorType:
 def same_storage(o: Operation) -> str:
     """Returns the storage of `out_type`, which must be that of `in_type`."""
     in_type, out_type = o.quantized("in_type"), o.per_tensor("out_type")
-    o.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    o.require(in_type.dtype == out_type.dtype, f"reads {in_type.dtype}, but writes {out_type.dtype}")
     return out_type.dtype

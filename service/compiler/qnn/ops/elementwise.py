@@ -66,7 +66,7 @@ def _binary(o: Operation) -> relax.TensorType:
 
 
 def _div(o: Operation) -> relax.TensorType:
-    storages = {o.per_tensor(name).storage for name in ("lhs_type", "rhs_type", "out_type")}
+    storages = {o.per_tensor(name).dtype for name in ("lhs_type", "rhs_type", "out_type")}
     o.require(storages == {"uint8"}, f"types must be uint8, not {' and '.join(sorted(storages))}")
     return _binary(o)
 

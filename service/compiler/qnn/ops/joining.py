@@ -8,7 +8,6 @@ from tvm import relax
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
-from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
 
@@ -22,7 +21,7 @@ def concatenate(
 def _concatenate(o: Operation) -> relax.TensorType:
     o.count(1)
     fields = list(getattr(o.call.args[0].ty, "fields", None) or ())
-    in_types = [parse(str(text)) for text in o.attr("in_types")]
+    in_types = o.quantized_parts()
     o.require(bool(fields) and len(fields) == len(in_types), "needs at least one part, and one type for each")
     axis, total, first = int(o.attr("axis")), 0, None
     for index, (field, in_type) in enumerate(zip(fields, in_types, strict=True)):

@@ -67,7 +67,7 @@ def _rescale(o: Operation) -> relax.TensorType:
     o.require(
         in_type.axis in (None, len(shape) - 1), f"scales are along axis {in_type.axis} of {list(shape)}, not the last"
     )
-    o.require(out_type.storage in ("int8", "int16"), f"cannot store the result as {out_type.storage}")
+    o.require(out_type.dtype in ("int8", "int16"), f"cannot store the result as {out_type.dtype}")
     if o.count(1, 2) == 2:
         o.require(o.tensor(1) == (shape, out_type.dtype), f"addend {o.tensor(1)} is not {list(shape)} {out_type.dtype}")
     return tensor_type(shape, out_type.dtype)
@@ -82,7 +82,7 @@ def _step(o: Operation) -> tuple[int, ...]:
     fits = dtype == "int16" and gates[0] == cell[0] and gates[1] in (3 * cell[1], 4 * cell[1])
     o.require(fits, f"gates {dtype} {list(gates)} do not fit cells {list(cell)}")
     bits = integer_bits(cell_type)
-    o.require(cell_type.storage == "int16" and bits is not None, f"cell_type must be Q0.15 to Q6.9, not {cell_type}")
+    o.require(cell_type.dtype == "int16" and bits is not None, f"cell_type must be Q0.15 to Q6.9, not {cell_type}")
     return cell
 
 
@@ -101,7 +101,7 @@ def _lstm_cell(o: Operation) -> relax.TensorType:
 
 def _lstm_output(o: Operation) -> relax.TensorType:
     shape, out_type = _step(o), o.per_tensor("out_type")
-    o.require(out_type.storage == "int8", f"out_type must be int8, not {out_type.storage}")
+    o.require(out_type.dtype == "int8", f"out_type must be int8, not {out_type.dtype}")
     return tensor_type(shape, "int8")
 
 

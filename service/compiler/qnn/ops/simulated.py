@@ -74,7 +74,7 @@ def _float_shape(o: Operation) -> tuple[int, ...]:
 
 def _storable(o: Operation, shape: tuple[int, ...], quantized: QuantizedType) -> None:
     o.require(quantized.expressed == "float32", f"real values must be float32, not {quantized.expressed}")
-    o.require(quantized.dtype not in MOST_BITS, f"float32 cannot hold all integers of {quantized.storage}")
+    o.require(quantized.dtype not in MOST_BITS, f"float32 cannot hold all integers of {quantized.dtype}")
     o.fits(shape, quantized)
 
 

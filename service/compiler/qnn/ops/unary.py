@@ -48,12 +48,12 @@ def table(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, values
 def _table(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, out_type = o.stored(0, o.per_tensor("in_type")), o.per_tensor("out_type")
-    storages = {o.per_tensor("in_type").storage, out_type.storage}
+    storages = {o.per_tensor("in_type").dtype, out_type.dtype}
     o.require(storages <= {"int8", "uint8"}, f"types must be 8-bit, not {' and '.join(sorted(storages))}")
-    low, high = STORAGE_RANGES[out_type.storage]
+    low, high = STORAGE_RANGES[out_type.dtype]
     values = [int(value) for value in o.attr("values")]
     o.require(len(values) == 256, f"values must have 256 elements, not {len(values)}")
-    o.require(low <= min(values) and max(values) <= high, f"values are outside the range of {out_type.storage}")
+    o.require(low <= min(values) and max(values) <= high, f"values are outside the range of {out_type.dtype}")
     return tensor_type(shape, out_type.dtype)
 
 

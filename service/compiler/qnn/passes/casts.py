@@ -104,7 +104,7 @@ class _Casts:
         if operation.name not in _FUNCTIONS:
             return None
         kind = operation.quantized("in_type")
-        if kind.storage not in ("int8", "uint8") or kind.axis is not None:
+        if kind.dtype not in ("int8", "uint8") or kind.axis is not None:
             return None
         values = all_values(kind)
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
@@ -156,12 +156,8 @@ class _Casts:
 
     def _gives_back(self, quantize: Operation, kind: QuantizedType) -> bool:
         """Returns true if `quantize` restores every dequantized value of `kind`."""
-        exact = kind.storage in ("int8", "uint8", "int16") and kind.axis is None
-        if (
-            not exact
-            or kind.storage != _storage(quantize, "out_type")
-            or quantize.quantized("out_type").axis is not None
-        ):
+        exact = kind.dtype in ("int8", "uint8", "int16") and kind.axis is None
+        if not exact or kind.dtype != _storage(quantize, "out_type") or quantize.quantized("out_type").axis is not None:
             return False
         values = all_values(kind)
         dequantize = Operation(ops.dequantize(relax.const(values), kind))
@@ -174,7 +170,7 @@ def _moves(call: relax.Call) -> bool:
 
 
 def _storage(operation: Operation, name: str) -> str:
-    return operation.quantized(name).storage
+    return operation.quantized(name).dtype
 
 
 def _type_or_none(storage: str, scale: float, zero_point: int, low: int, high: int) -> QuantizedType | None:

@@ -98,7 +98,7 @@ def _padding(operation: Operation, made: dict[relax.Var, relax.Expr]) -> relax.C
     """
     if operation.name != "qnn.quantize" or not operation.quantized("out_type").is_per_tensor:
         return None
-    if operation.quantized("out_type").storage not in _STORAGES:
+    if operation.quantized("out_type").dtype not in _STORAGES:
         return None
     return _constant_pad(operation.call.args[0], made)
 

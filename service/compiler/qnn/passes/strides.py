@@ -27,7 +27,6 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.unary import FUNCTIONS
-from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES
 
 Strides = tuple[int, int]
@@ -176,7 +175,7 @@ def _skips(operation: Operation) -> bool:
 def _keeps(operation: Operation) -> bool:
     """Returns true if a 1x1 pooling does not clamp any value."""
     kind, out = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-    return out == kind or (out.min, out.max) == STORAGE_RANGES[out.storage]
+    return out == kind or (out.min, out.max) == STORAGE_RANGES[out.dtype]
 
 
 def _repeats_no_pixel(operation: Operation, operand: relax.Expr) -> bool:
@@ -185,7 +184,7 @@ def _repeats_no_pixel(operation: Operation, operand: relax.Expr) -> bool:
 
 def _type_of(operation: Operation, index: int) -> Any:
     if operation.name == "qnn.concatenate":
-        return parse(str(operation.attr("in_types")[index]))
+        return operation.quantized_parts()[index]
     return operation.per_tensor(("lhs_type", "rhs_type")[index])
 
 

@@ -147,7 +147,7 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
     if index >= len(names):
         return None
     kind = operation.quantized(names[index])
-    if kind.storage not in _STORAGES:
+    if kind.dtype not in _STORAGES:
         return None
     return _OfOne(root, kind, all_values(kind), 0)
 

@@ -21,10 +21,8 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.scaling.affine import Dequantize
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.models.arrays import Array
-
-_BITS = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,15 @@ def _multiplies(operation: Operation) -> bool:
 
 def _dequantizes(operation: Operation, mode: Mode) -> bool:
     """Returns true if the operator dequantizes weights as `qnn.block_matmul` does."""
-    if operation.name != "qnn.dequantize" or operation.quantized("in_type").storage not in _BITS:
+    if operation.name != "qnn.dequantize" or operation.quantized("in_type").bits > 8:
         return False
     return isinstance(mode.formula(operation), Dequantize)
 
 
 def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights | None:
-    """Returns the operands of a `qnn.block_matmul`, or None if the scales do not apply to whole blocks of a column."""
+    """Returns the operands of a `qnn.block_matmul`, or None if the scales do not apply to whole blocks of a column, or
+    a value exceeds the bits of its type.
+    """
     rows = 1 if transposed else 0
     depth, columns = stored.shape[rows], stored.shape[1 - rows]
     size, grid = depth, (1, 1)
@@ -100,7 +100,10 @@ def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights |
         return None
     elif kind.axis is not None:
         grid = (columns, 1) if transposed else (1, columns)
-    bits = _BITS[kind.storage]
+    low, high = STORAGE_RANGES[kind.storage]
+    if not low <= int(stored.min()) <= int(stored.max()) <= high:
+        return None
+    bits = 4 if kind.bits <= 4 else 8
     # the number that is added to the values to make them unsigned
     bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)
     scales = np.array(kind.scales, np.float32).reshape(grid)

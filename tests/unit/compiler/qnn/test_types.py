@@ -31,6 +31,9 @@ from tests.support.quantized_types import SCALES
         (("int8", (math.nan,)), "positive and finite"),
         (("int8", (1.0,), (128,)), "zero point is outside the range of int8"),
         (("uint8", (1.0,), (-1,)), "zero point is outside the range of uint8"),
+        (("int3", (1.0,), (4,)), "zero point is outside the range of int3"),
+        (("int17", (1.0,)), "int17 cannot store"),
+        (("uint12", (1.0,), (0,), None, 0, 4096), "do not fit uint12"),
         (("int8", (1.0, 2.0), (0, 0, 0), 0), "2 scales but 3 zero points"),
         (("int8", (1.0,), (0,), -1), "dimension -1 is negative"),
         (("int8", (1.0,), (0,), None, -129, 127), "do not fit int8"),
@@ -40,6 +43,27 @@ from tests.support.quantized_types import SCALES
 def test_rules_of_the_dialect(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InvalidQuantizedType, match=message):
         QuantizedType(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("storage", "bits", "dtype", "limits"),
+    [
+        ("int2", 2, "int8", (-2, 1)),
+        ("uint2", 2, "uint8", (0, 3)),
+        ("int4", 4, "int8", (-8, 7)),
+        ("uint7", 7, "uint8", (0, 127)),
+        ("int8", 8, "int8", (-128, 127)),
+        ("int9", 9, "int16", (-256, 255)),
+        ("uint12", 12, "uint16", (0, 4095)),
+        ("int16", 16, "int16", (-32768, 32767)),
+        ("int32", 32, "int32", (-(2**31), 2**31 - 1)),
+    ],
+)
+def test_a_tensor_holds_any_width_in_the_next_larger_type(
+    storage: str, bits: int, dtype: str, limits: tuple[int, int]
+) -> None:
+    quantized = QuantizedType(storage, (1.0,))
+    assert (quantized.bits, quantized.dtype, (quantized.min, quantized.max)) == (bits, dtype, limits)
 
 
 @pytest.mark.parametrize(

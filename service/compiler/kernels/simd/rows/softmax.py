@@ -38,9 +38,9 @@ def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     *outer, columns = shape_of(group.output)
     quotient = _quotient_of(mode, group.core)
     in_type, out_type = group.core.per_tensor("in_type"), group.core.per_tensor("out_type")
-    if not {in_type.storage, out_type.storage} <= BIAS.keys():
+    if not {in_type.dtype, out_type.dtype} <= BIAS.keys():
         raise Declined("it is not stored in 8 bits")
-    biased = BIAS[in_type.storage], BIAS[out_type.storage]
+    biased = BIAS[in_type.dtype], BIAS[out_type.dtype]
     kernel = _Softmax(isa, (math.prod(outer), columns), quotient, biased).kernel()
     return PlainKernel(kernel, NO_HALO, 0)
 

@@ -156,7 +156,7 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
     if name == "qnn.quantize" and operation is not None:
         quantization_of(mode, operation)
     elif name == "qnn.dequantize" and operation is not None:
-        if operation.quantized("in_type").storage not in BIAS:
+        if operation.quantized("in_type").dtype not in BIAS:
             raise Declined("it is not stored in 8 bits")
         dequantization_of(mode, operation)
     elif name == "qnn.real_sum" and operation is not None:

@@ -56,7 +56,7 @@ class L2Normalize:
         """Returns the left shift before the multiplication, and the left shift that is part of the multiplier's shift.
         One of them is the scale's seven bits; the other is 0.
         """
-        return (0, _SCALE_BITS) if operation.per_tensor("in_type").storage == "int8" else (_SCALE_BITS, 0)
+        return (0, _SCALE_BITS) if operation.per_tensor("in_type").dtype == "int8" else (_SCALE_BITS, 0)
 
 
 def _squares(zero_point: int) -> Any:

@@ -45,7 +45,7 @@ class FixedPointSoftmax:
         scale, bits_over_unit = reciprocal(total, _SUM_BITS)
         product = saturating_rounding_doubling_high_mul(exponentials, scale)
         scaled = rounding_divide_by_pot(product, bits_over_unit + 31 - 8)
-        return store(scaled + np.iinfo(out_type.storage).min, out_type)
+        return store(scaled + np.iinfo(out_type.dtype).min, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
@@ -62,7 +62,7 @@ class FixedPointSoftmax:
             largest = tirx.const(31, "int32")
             scaled = tensors.divide_by_pot(tensors.high_mul(exponential, scale), tirx.min(shift, largest))
             probability = tirx.Select(shift > largest, tirx.const(0, "int32"), scaled)
-            return clamped(probability + int(np.iinfo(out_type.storage).min), out_type)
+            return clamped(probability + int(np.iinfo(out_type.dtype).min), out_type)
 
         return pointwise(builder, "normalize", normalize, [exponentials, total, scale])
 

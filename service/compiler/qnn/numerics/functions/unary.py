@@ -40,7 +40,7 @@ class Tabulated:
         return store(self.values(operation, x.astype(np.int64)), operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        low, high = STORAGE_RANGES[operation.per_tensor("in_type").storage]
+        low, high = STORAGE_RANGES[operation.per_tensor("in_type").dtype]
         table = self.evaluate(operation, np.arange(low, high + 1))
 
         def look_up(x: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -56,7 +56,7 @@ class Table(Tabulated):
     summary = "values[q - smallest]"
 
     def values(self, operation: Operation, x: Array) -> Array:
-        low, _ = STORAGE_RANGES[operation.per_tensor("in_type").storage]
+        low, _ = STORAGE_RANGES[operation.per_tensor("in_type").dtype]
         table = np.array([int(value) for value in operation.attr("values")], np.int64)
         return np.asarray(table[x - low])
 
@@ -123,7 +123,7 @@ def _log(operation: Operation, x: Array) -> Array:
     (LogLUTPrepare in kernels/elementwise.cc).
     """
     out_type = operation.per_tensor("out_type")
-    smallest = np.float32(STORAGE_RANGES[out_type.storage][0] - out_type.zero_point) * np.float32(out_type.scale)
+    smallest = np.float32(STORAGE_RANGES[out_type.dtype][0] - out_type.zero_point) * np.float32(out_type.scale)
     logarithm = np.log(np.where(x > 0, x, 1).astype(np.float64)).astype(np.float32)
     return np.where(x > 0, logarithm, smallest)
 
@@ -287,7 +287,7 @@ class ReciprocalSquareRoot(Tabulated):
         scale = 1 / (float(np.sqrt(np.float32(in_type.scale))) * out_type.scale)
         significand, exact_shift = fixed_point.exact_multiplier(scale)
         shift = fixed_point.machine_shift(exact_shift - self._SHIFT)
-        largest = STORAGE_RANGES[out_type.storage][1]
+        largest = STORAGE_RANGES[out_type.dtype][1]
 
         def one(value: int) -> int:
             if value <= 0:

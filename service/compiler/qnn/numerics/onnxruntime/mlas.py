@@ -33,7 +33,6 @@ from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.requantize import shifted
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
@@ -86,12 +85,12 @@ class Concatenate:
     summary = f"copies; a part of another type becomes {Rescale.summary}"
 
     def evaluate(self, operation: Operation, *parts: Array) -> Array:
-        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        in_types, out_type = operation.quantized_parts(), operation.per_tensor("out_type")
         values = [rescaled(part, in_type, out_type) for part, in_type in zip(parts, in_types, strict=True)]
         return np.concatenate(values, operation.integer("axis"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
-        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        in_types, out_type = operation.quantized_parts(), operation.per_tensor("out_type")
         values = [
             builder.emit(_lowered_rescale(builder, part, in_type, out_type))
             for part, in_type in zip(parts, in_types, strict=True)
@@ -288,7 +287,3 @@ def _quantized(ratio: Scalar, zero_point: Scalar, out_type: QuantizedType) -> Sc
     low, high = ((tirx.const(bound, "int32") - zero_point).astype("float32") for bound in (out_type.min, out_type.max))
     bounded = tirx.min(tirx.max(ratio, low), high)  # compare and select, so that NaN becomes the bound
     return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
-
-
-def _part_types(operation: Operation) -> list[QuantizedType]:
-    return [parse(str(text)) for text in operation.attr("in_types")]

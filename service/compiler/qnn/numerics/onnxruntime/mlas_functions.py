@@ -72,7 +72,7 @@ class ScaledSoftmax:
             total = total + exponentials[..., column : column + 1]
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = round_even(exponentials * self.inverse(operation) / total)
-        if out_type.storage == "int8":
+        if out_type.dtype == "int8":
             whole = np.where(rounded < _BEYOND_INT32, rounded, -_BEYOND_INT32).astype(np.int64)
             return store((whole + out_type.zero_point).astype(np.int32).astype(np.int64), out_type)
         whole = np.where(rounded < _BEYOND_INT64, rounded, np.float32(0)).astype(np.int64) & _LOW_BITS
@@ -83,7 +83,7 @@ class ScaledSoftmax:
         exponentials = look_up(builder, x, self.table(operation, int(x.ty.shape[-1])))
         total = row_reduce(builder, exponentials, te.sum, "sum")
         inverse = tirx.const(float(self.inverse(operation)), "float32")
-        fits, signed = self.fits(operation, int(x.ty.shape[-1])), out_type.storage == "int8"
+        fits, signed = self.fits(operation, int(x.ty.shape[-1])), out_type.dtype == "int8"
 
         def normalize(exponential: Scalar, total: Scalar) -> Scalar:
             rounded = tirx.nearbyint(exponential * inverse / total)

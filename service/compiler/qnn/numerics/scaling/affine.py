@@ -22,7 +22,6 @@ from service.compiler.qnn.numerics.scaling import rounding
 from service.compiler.qnn.numerics.scaling.requantize import shifted
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
@@ -130,7 +129,7 @@ class Dequantize(Converts):
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type = operation.quantized("in_type")
-        wide = "int64" if in_type.storage == "int64" else "int32"
+        wide = "int64" if in_type.dtype == "int64" else "int32"
 
         def dequantize(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
             return (value.astype(wide) - zero_point).astype("float32") * scale
@@ -167,7 +166,7 @@ class Concatenate:
     summary = "copies; a part of another type becomes z + round_away(q * f - z_in * f), f = s_in * float(1 / s)"
 
     def evaluate(self, operation: Operation, *parts: Array) -> Array:
-        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        in_types, out_type = operation.quantized_parts(), operation.per_tensor("out_type")
         rescaled = []
         for part, in_type in zip(parts, in_types, strict=True):
             if _same_values(in_type, out_type):
@@ -179,7 +178,7 @@ class Concatenate:
         return store(np.concatenate(rescaled, operation.integer("axis")), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
-        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        in_types, out_type = operation.quantized_parts(), operation.per_tensor("out_type")
         rescaled = [
             builder.emit(self._rescaled(builder, part, in_type, out_type))
             for part, in_type in zip(parts, in_types, strict=True)
@@ -207,10 +206,6 @@ def round_away(values: Array) -> Array:
     if rounding.is_watched():
         rounding.report_ties(np.abs(values - whole) == 0.5)
     return np.asarray(whole + np.sign(values) * (np.abs(values - whole) >= 0.5))
-
-
-def _part_types(operation: Operation) -> list[QuantizedType]:
-    return [parse(str(text)) for text in operation.attr("in_types")]
 
 
 def _same_values(in_type: QuantizedType, out_type: QuantizedType) -> bool:

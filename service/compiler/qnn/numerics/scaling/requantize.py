@@ -245,7 +245,7 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
     out_type, producer = operation.per_tensor("out_type"), operation.producer
     scales = operation.quantized("in_type").scales
     convolved = operation.name == VECTORIZED or (producer is not None and producer.name in _CONVOLUTIONS)
-    if convolved and out_type.storage == "uint8":
+    if convolved and out_type.dtype == "uint8":
         scales = tuple(float(np.float32(scale)) for scale in scales)
     return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 

@@ -144,7 +144,7 @@ def _filters(operation: Operation, weight: Array, groups: int) -> Filters:
 
     def make() -> Filters:
         in_type = operation.per_tensor("in_type")
-        low, high = STORAGE_RANGES[in_type.storage]
+        low, high = STORAGE_RANGES[in_type.dtype]
         largest = max(high - in_type.zero_point, in_type.zero_point - low)
         reals = centered(weight, operation.quantized("weight_type"))
         return Filters(reals.reshape(groups, len(weight) // groups, -1), largest)
@@ -219,7 +219,7 @@ def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
     """
     accum_dtype, (low, high) = (
         str(operation.attr("accum_dtype")),
-        STORAGE_RANGES[operation.per_tensor("in_type").storage],
+        STORAGE_RANGES[operation.per_tensor("in_type").dtype],
     )
     if accum_dtype != "int64" or any(operation.quantized("weight_type").zero_points):
         return 1, accum_dtype

@@ -58,7 +58,7 @@ class MatMul:
 
 def _largest(kind: QuantizedType) -> int:
     """Returns the largest magnitude of a stored value less the zero point."""
-    low, high = STORAGE_RANGES[kind.storage]
+    low, high = STORAGE_RANGES[kind.dtype]
     return max(high - kind.zero_point, kind.zero_point - low)
 
 

@@ -32,7 +32,6 @@ from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.requantize import shifted
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
@@ -208,14 +207,16 @@ class FloatConcatenate:
 
     def evaluate(self, operation: Operation, *parts: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        moved = [rescaled(part, in_type, out_type) for part, in_type in zip(parts, _types(operation), strict=True)]
+        moved = [
+            rescaled(part, in_type, out_type) for part, in_type in zip(parts, operation.quantized_parts(), strict=True)
+        ]
         return np.concatenate(moved, operation.integer("axis"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
         moved = [
             builder.emit(lowered_rescale(builder, part, in_type, out_type))
-            for part, in_type in zip(parts, _types(operation), strict=True)
+            for part, in_type in zip(parts, operation.quantized_parts(), strict=True)
         ]
         return relax.op.concat(moved, operation.integer("axis"))
 
@@ -360,7 +361,3 @@ def rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
 def bounded(value: Scalar) -> Scalar:
     far = tirx.const(_FAR, "float32")
     return tirx.max(tirx.min(value, far), -far)
-
-
-def _types(operation: Operation) -> list[QuantizedType]:
-    return [parse(str(text)) for text in operation.attr("in_types")]

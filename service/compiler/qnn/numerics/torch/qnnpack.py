@@ -48,7 +48,7 @@ class IntegerBias(Requantizes):
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array]:
         """Returns float32 scales and int32 integers to add: `[C]` or `[1]` each."""
-        _require_unsigned(operation, operation.per_tensor("out_type").storage)
+        _require_unsigned(operation, operation.per_tensor("out_type").dtype)
         products = np.array(operation.quantized("in_type").scales).astype(np.float32)
         scales = products * reciprocal(operation.per_tensor("out_type"))
         if bias is None:
@@ -87,7 +87,7 @@ class SharedShiftSum(Adds):
     def parameters(self, operation: Operation) -> tuple[int, int, int]:
         """Returns both multipliers, and the shift."""
         lhs_type, rhs_type, out_type = binary_types(operation)
-        _require_unsigned(operation, out_type.storage)
+        _require_unsigned(operation, out_type.dtype)
         ratios = [np.float32(each.scale) / np.float32(out_type.scale) for each in (lhs_type, rhs_type)]
         if not all(_SMALLEST_RATIO <= ratio < _LARGEST_RATIO for ratio in ratios):
             raise UnsupportedOperator(
@@ -135,7 +135,7 @@ class AdaptiveAverage(AveragesWindows):
     @staticmethod
     def parameters(operation: Operation) -> tuple[np.float32, int]:
         """Returns the factor, and the number of elements of a window."""
-        _require_unsigned(operation, operation.per_tensor("in_type").storage)
+        _require_unsigned(operation, operation.per_tensor("in_type").dtype)
         rows, columns = operation.ints("pool_size", 2, 1)
         scale = np.float32(operation.per_tensor("in_type").scale)
         return np.float32(scale / (scale * np.float32(rows * columns))), rows * columns

@@ -31,6 +31,8 @@ TYPES: dict[str, tuple[QuantizedType, bool, bool]] = {
     "one scale, transposed": (QuantizedType("int8", scales(1), (-3,)), True, True),
     "by column": (QuantizedType("int8", scales(COLUMNS), (1, 2, 3, 4), axis=1), False, True),
     "by column, transposed": (QuantizedType("int4", scales(COLUMNS), (0,), axis=0), True, True),
+    "3 bits": (QuantizedType("int3", scales(COLUMNS), (1,), axis=1), False, True),
+    "6 bits": (QuantizedType("uint6", scales(1), (33,)), False, True),
     "by row": (QuantizedType("int8", scales(DEPTH), (0,), axis=0), False, False),
     "blocks": (blocked("uint4", (2, COLUMNS), (0, 3), (1, 1)), False, True),
     "blocks, transposed": (blocked("int4", (COLUMNS, 3), (0, 1), (1, 2)), True, True),
@@ -43,7 +45,19 @@ TYPES: dict[str, tuple[QuantizedType, bool, bool]] = {
 def test_weights_are_read_as_they_are_stored(name: str) -> None:
     kind, transposed, kept = TYPES[name]
     shape = (COLUMNS, DEPTH) if transposed else (DEPTH, COLUMNS)
-    stored = relax.const(RNG.integers(max(kind.min, -8), min(kind.max, 15) + 1, shape).astype(kind.dtype))
+    check(RNG.integers(max(kind.min, -8), min(kind.max, 15) + 1, shape), kind, transposed, kept)
+
+
+def test_weights_that_exceed_their_type_are_not_packed() -> None:
+    """Importers never create such weights, but the text of a graph may contain them."""
+    values = RNG.integers(-8, 8, (DEPTH, COLUMNS))
+    values[0, 0] = 8
+    check(values, QuantizedType("int4", (0.5,)), transposed=False, kept=False)
+
+
+def check(values: np.ndarray, kind: QuantizedType, transposed: bool, kept: bool) -> None:
+    """Checks that the pass keeps the weights if `kept`, and that the results do not change."""
+    stored = relax.const(values.astype(kind.dtype))
     bias = relax.const(RNG.normal(0, 1, COLUMNS).astype(np.float32))
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
