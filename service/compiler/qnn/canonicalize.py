@@ -7,6 +7,7 @@ Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit f
 - Each float sum is a separate function. If a sum were fused with the product that it adds, LLVM would contract the two
   to a fused multiply-add, which rounds once instead of twice.
 - A value that is converted to float64 only for a sum is converted inside the sum.
+- A tensor of float16 or bfloat16 becomes one of float32 with the same values (`numerics.halves`).
 - The argmax of an operator returns the first occurrence, even if all elements are the smallest value of their type.
   TVM's own argmax returns no position in that case.
 """
@@ -21,7 +22,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, halves
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, pointwise
 
 _PLACES = {"relax.argmax": operator.gt, "relax.argmin": operator.lt}
@@ -37,6 +38,12 @@ def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         name = getattr(call.op, "name", "")
+        args = [halves.carried(arg) for arg in args]
+        if operation is None and halves.involves(call):
+            call = builder.normalize(halves.lower_plain(builder, call, args))
+            if name not in _PLACES:
+                return call
+            args = list(call.args)
         if name == "relax.astype" and (str(args[0].ty.dtype), str(call.ty.dtype)) == ("float32", "float64"):
             wide = graph.emit(builder, graph.with_args(call, args))
             widened[wide] = args[0]

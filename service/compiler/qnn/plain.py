@@ -59,6 +59,11 @@ def _extreme_place(function: Callable[..., Array]) -> Meaning:
     return place
 
 
+def _astype(call: relax.Call, x: Array) -> Array:
+    with np.errstate(over="ignore"):  # values beyond float16 become infinite
+        return x.astype(str(call.attrs.dtype))
+
+
 def _elementwise(function: Callable[..., Array]) -> Meaning:
     def compute(call: relax.Call, *operands: Array) -> Array:
         with np.errstate(all="ignore"):  # real values may be infinite
@@ -74,7 +79,7 @@ ELEMENTWISE: dict[str, Meaning] = {
     "relax.acos": _elementwise(np.arccos),
     "relax.add": _elementwise(np.add),
     "relax.asin": _elementwise(np.arcsin),
-    "relax.astype": lambda call, x: x.astype(str(call.attrs.dtype)),
+    "relax.astype": _astype,
     "relax.atan": _elementwise(np.arctan),
     "relax.ceil": _elementwise(np.ceil),
     "relax.cos": _elementwise(np.cos),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from service.compiler.qnn.expressions.halves import HALVES
 from service.compiler.qnn.numerics import counting
 from service.compiler.qnn.numerics.defined import formula_of
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.functions.power import RealPower
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.functions.unary import Table
+from service.compiler.qnn.numerics.halves import Halved, expressed_of
 from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
@@ -81,7 +83,10 @@ class Mode:
                 op=operation.name,
                 hint="use the numerics mode of the framework that wrote the file",
             )
-        return Held(self.formulas[key]) if operation.name.removeprefix("qnn.") in HELD else self.formulas[key]
+        if operation.name.removeprefix("qnn.") in HELD:
+            return Held(self.formulas[key])
+        expressed = expressed_of(operation)
+        return Halved(self.formulas[key], expressed) if expressed in HALVES else self.formulas[key]
 
 
 def _row_of(operation: Operation) -> str:

@@ -6,6 +6,7 @@ from tvm import relax
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
 
@@ -62,7 +63,7 @@ def _quantize(o: Operation) -> relax.TensorType:
     out_type = o.quantized("out_type")
     o.require(dtype == out_type.expressed, f"the operand is {dtype}, but out_type expresses {out_type.expressed}")
     _computable(o, out_type)
-    o.fits(shape, out_type)
+    o.fits(shape, parse(str(o.attr("out_type"))))
     return tensor_type(shape, out_type.dtype)
 
 
@@ -74,7 +75,7 @@ def _dequantize(o: Operation) -> relax.TensorType:
 
 
 def _computable(o: Operation, quantized: QuantizedType) -> None:
-    o.require(quantized.expressed == "float32", f"real values must be float32, not {quantized.expressed}")
+    o.require(quantized.expressed != "float64", "real values must be float32, float16 or bfloat16, not float64")
 
 
 def _storage_cast(o: Operation) -> relax.TensorType:

@@ -20,7 +20,7 @@ PER_AXIS = QuantizedType("int8", (0.5, 0.25, 0.125), axis=0)
 WEIGHT = relax.const(np.ones((3, 3, 3, 4), "int8"))
 ROWS = relax.const(np.ones((2, 4), "int8"))
 BIAS = relax.const(np.ones(3, "int32"))
-HALF = QuantizedType("int8", (0.5,), expressed="float16")
+DOUBLE = QuantizedType("int8", (0.5,), expressed="float64")
 BLOCKS = QuantizedType("int8", (0.5, 0.25), blocks=((2, 2),), grid=(1, 1, 2, 1))
 
 CALLS: dict[str, tuple[Callable[[relax.Var], relax.Call], tuple[int, ...], str]] = {
@@ -85,7 +85,7 @@ def test_text_and_json_are_read_back(name: str) -> None:
 REFUSED: list[tuple[Callable[[relax.Var], relax.Call], str]] = [
     (lambda x: ops.dequantize(x, u8(1)), "operand 0 is int8, but its type is"),
     (lambda x: ops.quantize(x, u8(1)), "the operand is int8, but out_type expresses float32"),
-    (lambda x: ops.dequantize(x, HALF), "real values must be float32, not float16"),
+    (lambda x: ops.dequantize(x, DOUBLE), "real values must be float32, float16 or bfloat16, not float64"),
     (lambda x: ops.dequantize(x, BLOCKS), "2 blocks of 2 do not fit 5 elements of dimension 2"),
     (lambda x: ops.storage_cast(x, u8(1)), "operand 0 is int8, but its type is"),
     (lambda x: ops.requantize(x, i8(1), BLOCKS), "out_type must be per-tensor"),
