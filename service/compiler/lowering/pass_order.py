@@ -9,6 +9,7 @@ from service.core.builds.build import Stage
 
 # Maps the name of each pass to the stage of a build that the pass belongs to.
 ORDER: dict[str, Stage] = {
+    "normalize-types": Stage.SELECT,
     "choose-kernels": Stage.SELECT,
     "batch": Stage.SELECT,
     "move-transposes": Stage.SELECT,

@@ -137,7 +137,7 @@ class Pipeline:
 
 
 class Dump:
-    """Writes the module after each pass to a folder: `00-import.qnn`, `01-choose-kernels.qnn` … `16-legalize.txt` …
+    """Writes the module after each pass to a folder: `00-import.qnn`, `01-normalize-types.qnn` … `17-legalize.txt` …
 
     The files `*.qnn` can be compiled, and read by `tools.opt`.
     """
@@ -220,6 +220,7 @@ def _lift_activations(module: tvm.IRModule, context: Context) -> tvm.IRModule:
 
 
 _RUNS: dict[str, Run] = {
+    "normalize-types": _simplify("types normalized"),
     "choose-kernels": lambda module, context: choose_kernels(module, context.mode),
     "batch": _batch,
     "move-transposes": lambda module, context: move_transposes(join_moves(module)),

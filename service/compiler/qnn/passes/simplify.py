@@ -15,6 +15,7 @@ from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.extremes import split_extremes
 from service.compiler.qnn.passes.functions import fuse_functions
 from service.compiler.qnn.passes.moves import move_reshapes
+from service.compiler.qnn.passes.normal_types import normalize_types
 from service.compiler.qnn.passes.pads import move_pads
 from service.compiler.qnn.passes.ranges import share_ranges
 from service.compiler.qnn.passes.strides import move_strides
@@ -25,6 +26,7 @@ from service.compiler.qnn.passes.weights import keep_weights
 Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 
 PASSES: dict[str, Pass] = {
+    "types normalized": normalize_types,
     "weights kept": keep_weights,
     "constants folded": fold_constants,
     "biases joined": join_biases,
