@@ -10,7 +10,7 @@ Operators whose results cannot exceed their range (pooling, softmax, reshaping) 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax
@@ -81,11 +81,14 @@ def _counts(builder: relax.BlockBuilder, operation: Operation, args: list[relax.
     out_type = operation.per_tensor("out_type")
 
     def real(index: int, type_name: str) -> relax.Expr:
-        operand = ops.dequantize(args[index], operation.quantized(type_name))
+        quantized = replace(operation.quantized(type_name), expressed="float32")
+        operand = ops.dequantize(args[index], quantized)
         return graph.emit(builder, operand, f"{name}_operand{index}")
 
     if operation.name == "qnn.quantize":
-        return ops.value_counts(args[0], out_type)
+        wide = out_type.expressed == "float32"
+        value = args[0] if wide else graph.emit(builder, relax.op.astype(args[0], "float32"), f"{name}_float32")
+        return ops.value_counts(value, out_type)
     if operation.name == "qnn.requantize" and len(args) == 1:
         return ops.value_counts(args[0], out_type, operation.quantized("in_type"))
     if operation.name == "qnn.requantize":

@@ -111,6 +111,16 @@ def test_a_bias_of_real_values_is_part_of_the_counted_value() -> None:
     assert (counts[ABOVE], counts[LARGEST], counts[SMALLEST]) == (1, 320, 60)
 
 
+def test_real_values_of_16_bits_are_counted() -> None:
+    half = QuantizedType("int8", (1.0,), expressed="float16")
+
+    def body(emit: Emit, params: list[relax.Var]) -> relax.Var:
+        return emit(ops.quantize(emit(relax.op.astype(params[0], "float16")), half))
+
+    counts = _both(module_of([((2,), "float32")], body), [np.array([2049, -3], np.float32)])
+    assert (counts[ABOVE], counts[LARGEST], counts[SMALLEST]) == (1, 2048, -3)  # float16 has 11 significant bits
+
+
 def test_results_that_cannot_exceed_their_range_are_not_counted() -> None:
     probability = i8(1 / 256, -128)
     module = module_of([((1, 4), "int8")], lambda emit, params: emit(ops.softmax(params[0], UNIT, probability)))
