@@ -9,11 +9,15 @@ Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every outp
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics.expressed import bias_of
 from service.compiler.qnn.numerics.sums.transposed import Phases
+
+_CHANNELS = 3  # the axis of the channels of an image
 
 
 def decompose(module: tvm.IRModule) -> tvm.IRModule:
@@ -33,9 +37,13 @@ def decompose(module: tvm.IRModule) -> tvm.IRModule:
             return result
         if operation is None or operation.name != "qnn.requantize" or args[0] not in phased:
             return graph.with_args(call, args)
+        types = {name: operation.quantized(name) for name in ("in_type", "out_type")}
+        if any(each.axis not in (None, _CHANNELS) for each in types.values()):
+            return graph.with_args(call, args)
         phases, sums = phased[args[0]]
-        in_type = phases.repeated(operation.quantized("in_type"))
-        scaled = graph.emit(builder, ops.with_operands(call, sums, in_type=in_type), f"{sums.name}_requantized")
+        repeated = {name: phases.repeated(each) for name, each in types.items()}
+        bias = [relax.const(np.tile(bias_of(operation, arg), phases.count), "float32") for arg in args[1:]]
+        scaled = graph.emit(builder, ops.with_operands(call, sums, *bias, **repeated), f"{sums.name}_requantized")
         return phases.interleaved(builder.emit, scaled)
 
     return relax.transform.DeadCodeElimination()(graph.rewrite(module, decompose_call))

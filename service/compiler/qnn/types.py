@@ -125,7 +125,7 @@ class QuantizedType:
         if not all(math.isfinite(scale) and scale > 0 for scale in self.scales):
             raise InvalidQuantizedType("every scale must be positive and finite")
         least, most = EXPRESSED_RANGES[self.expressed]
-        if self.storage not in _ACCUMULATORS and not all(least <= scale <= most for scale in self.scales):
+        if not self.is_accumulator and not all(least <= scale <= most for scale in self.scales):
             raise InvalidQuantizedType(f"a scale is outside the range of {self.expressed}")
         if not all(low <= zero_point <= high for zero_point in self.zero_points):
             raise InvalidQuantizedType(f"a zero point is outside the range of {self.storage}")
@@ -150,6 +150,11 @@ class QuantizedType:
     def bits(self) -> int:
         """The number of bits of a stored integer."""
         return int(self.storage.lstrip("uint"))
+
+    @property
+    def is_accumulator(self) -> bool:
+        """True if the stored integers are sums of products."""
+        return self.storage in _ACCUMULATORS
 
     @property
     def is_per_tensor(self) -> bool:

@@ -12,6 +12,7 @@ from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, sh
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn import graph
+from service.compiler.qnn.numerics.scaling.by_channel import is_by_channel
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.defined import is_real, is_stored
 from service.compiler.qnn.types import STORAGE_RANGES
@@ -99,6 +100,8 @@ class Model:
     def _groups(self) -> dict[relax.Var, Group]:
         groups: dict[relax.Var, Group] = {}
         for var, operation in self._operations.items():
+            if is_by_channel(operation):
+                continue  # no kernel stores a per-axis type
             first = operation.call.args[0] if operation.call.args else None
             producer = self._operations.get(first) if isinstance(first, relax.Var) else None
             if producer is not None and producer.name in _ACCUMULATING:
@@ -288,6 +291,8 @@ def _same_bytes(operation: Operation) -> bool:
     """Returns true if a requantization only converts between int8 and uint8, which kernels store as the same bytes."""
     in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
     if not {in_type.dtype, out_type.dtype} <= BIAS.keys() or not in_type.is_per_tensor:
+        return False
+    if is_by_channel(operation):
         return False
     low, high = STORAGE_RANGES[out_type.dtype]
     stored = [quantized.zero_point + BIAS[quantized.dtype] for quantized in (in_type, out_type)]

@@ -17,6 +17,7 @@ from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.scaling.affine import Concatenate, Dequantize, StorageCast
+from service.compiler.qnn.numerics.scaling.by_channel import ByChannel, is_by_channel
 from service.compiler.qnn.numerics.scattering import ScatterRows
 from service.compiler.qnn.numerics.simulated import FORMULAS, HELD, Held
 from service.compiler.qnn.numerics.sums.accumulate import Conv2d, Dense
@@ -85,6 +86,8 @@ class Mode:
             )
         if operation.name.removeprefix("qnn.") in HELD:
             return Held(self.formulas[key])
+        if is_by_channel(operation):
+            return ByChannel(self.formulas[key])
         expressed = expressed_of(operation)
         return Halved(self.formulas[key], expressed) if expressed in HALVES else self.formulas[key]
 

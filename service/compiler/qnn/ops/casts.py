@@ -35,9 +35,9 @@ def requantize(
 
     Args:
         in_type: may be per-axis.
-        out_type: per-tensor.
-        bias: `[C]` float32, real values that are added along the last axis. (A quantized bias is part of the
-            accumulators instead: `conv2d`, `dense`.)
+        out_type: per-tensor, or per-axis. If both types are per-axis, their axis is the same.
+        bias: `[C]` float32, real values that are added along the last axis. If `out_type` is per-axis, its axis is the
+            last one too. (A quantized bias is part of the accumulators instead: `conv2d`, `dense`.)
     """
     return call_of("requantize", [x] if bias is None else [x, bias], in_type=in_type, out_type=out_type)
 
@@ -90,12 +90,26 @@ def _requantize(o: Operation) -> relax.TensorType:
         bias, dtype = o.tensor(1, rank=1)
         o.require(bool(shape) and bias == shape[-1:], f"a bias of shape {list(bias)} does not fit {list(shape)}")
         o.require(dtype == "float32", f"the bias must be float32, not {dtype}")
-    return tensor_type(shape, o.per_tensor("out_type").dtype)
+    in_type, out_type = o.quantized("in_type"), o.quantized("out_type")
+    for name, quantized in (("in_type", in_type), ("out_type", out_type)):
+        o.require(quantized.blocks is None, f"{name} must be per-tensor or per-axis, not in blocks")
+    o.fits(shape, out_type)
+    axes = {each.axis for each in (in_type, out_type) if each.axis is not None}
+    o.require(len(axes) < 2, f"in_type is per-axis along axis {in_type.axis}, but out_type along axis {out_type.axis}")
+    in_channels = axes <= {len(shape) - 1}
+    o.require(in_channels or len(o.call.args) == 1, "a bias is along the last axis, but the scales are not")
+    is_builtin = o.name != "qnn.requantize" or o.builtin is not None
+    o.require(
+        not is_builtin or (in_channels and out_type.is_per_tensor), "LiteRT's kernels have scales of accumulators only"
+    )
+    return tensor_type(shape, out_type.dtype)
 
 
 def _requantize_add(o: Operation) -> relax.TensorType:
     o.count(2)
-    shape = o.stored(0, o.quantized("in_type"))
+    in_type = o.quantized("in_type")
+    shape = o.stored(0, in_type)
+    o.require(in_type.is_per_tensor or in_type.axis == len(shape) - 1, "in_type must have the scales of the last axis")
     residual = o.stored(1, o.per_tensor("residual_type"))
     o.require(residual == shape, f"cannot add {list(residual)} to {list(shape)}")
     return tensor_type(shape, o.per_tensor("out_type").dtype)

@@ -87,7 +87,7 @@ class _Casts:
         maker, alone = self._makers.get(operand), self._uses[operand] == 1
         if (table[0] == table[1]).all() and _storage(operation, "in_type") == _storage(operation, "out_type"):
             self._idle.add(operation.call)
-        elif maker is not None and maker.name in _CLAMPING:
+        elif maker is not None and maker.name in _CLAMPING and maker.quantized("out_type").is_per_tensor:
             kind, made = self._with(operation, maker, table), self._output_type(maker)
             if kind == made or (kind is not None and alone):
                 self._idle.add(operation.call)
@@ -104,7 +104,8 @@ class _Casts:
         if operation.name not in _FUNCTIONS:
             return None
         kind = operation.quantized("in_type")
-        if kind.dtype not in ("int8", "uint8") or kind.axis is not None:
+        is_of_one = kind.is_per_tensor and operation.quantized("out_type").is_per_tensor
+        if kind.dtype not in ("int8", "uint8") or not is_of_one:
             return None
         values = all_values(kind)
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
@@ -147,7 +148,7 @@ class _Casts:
         """Moves the stored integers instead of the real values that were dequantized from them."""
         moved = graph.with_args(call, args)
         stored, kind = self._reals.get(args[0], (None, None)) if args else (None, None)
-        if not _moves(call) or stored is None or kind is None or kind.axis is not None:
+        if not _moves(call) or stored is None or kind is None or not kind.is_per_tensor:
             return moved
         stored = graph.emit(builder, graph.with_args(call, [stored, *args[1:]]), f"{self._names[call]}_stored")
         result = graph.emit(builder, ops.dequantize(stored, kind), self._names[call])
@@ -156,8 +157,9 @@ class _Casts:
 
     def _gives_back(self, quantize: Operation, kind: QuantizedType) -> bool:
         """Returns true if `quantize` restores every dequantized value of `kind`."""
-        exact = kind.dtype in ("int8", "uint8", "int16") and kind.axis is None
-        if not exact or kind.dtype != _storage(quantize, "out_type") or quantize.quantized("out_type").axis is not None:
+        exact = kind.dtype in ("int8", "uint8", "int16") and kind.is_per_tensor
+        out_type = quantize.quantized("out_type")
+        if not exact or kind.dtype != out_type.dtype or not out_type.is_per_tensor:
             return False
         values = all_values(kind)
         dequantize = Operation(ops.dequantize(relax.const(values), kind))

@@ -75,7 +75,7 @@ class _Mover:
             return _ALL
         operands = _operands(operation.call)
         if operation.name in _ONE_OPERAND:
-            return self.made.get(operands[0], _ALL)
+            return self.made.get(operands[0], _ALL)  # (1, 1) if the types of the operator count pixels
         thinned = any(self.made.get(operand, _ALL) != _ALL for operand in operands)
         if operation.name in _WINDOWS or (thinned and _joins(operation)):
             return self.wanted.get(var, _ALL)
@@ -152,8 +152,14 @@ def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Stride
         data = operand.same_as(operation.call.args[0])
         return _product(operation.ints("strides", 2, 1), own) if data and _skips(operation) else _ALL
     if operation.name in _ONE_OPERAND or _joins(operation):
-        return own if _repeats_no_pixel(operation, operand) else _ALL
+        return own if _repeats_no_pixel(operation, operand) and not _counts_pixels(operation) else _ALL
     return _ALL
+
+
+def _counts_pixels(operation: Operation) -> bool:
+    """Returns true if a type of the operator has scales along rows or columns."""
+    types = [operation.quantized(name) for name in operation.call.attrs.keys() if name.endswith("_type")]  # noqa: SIM118
+    return any(each.axis not in (None, 0, 3) or each.blocks is not None for each in types)
 
 
 def _joins(operation: Operation) -> bool:

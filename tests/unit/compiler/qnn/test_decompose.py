@@ -14,8 +14,9 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.parser import parse_module
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.builds.numerics import MODES_OF
+from service.core.builds.numerics import FBGEMM, MODES_OF
 from tests.support.examples import examples
 from tests.support.qnn_models import Emit, compile_and_run, float32, module_of
 from tests.support.selected import RUNNING, run_selected
@@ -117,3 +118,26 @@ def test_kernels_compute_the_decomposed_layer(target, mode: str, tmp_path: Path)
     selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
     np.testing.assert_array_equal(actual, expected)
     assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "move"]
+
+
+def test_what_belongs_to_a_filter_is_repeated_for_each_phase() -> None:
+    """Scales and zero points of the result, and a bias of real values."""
+    module = parse_module("""\
+!0 = !quant.uniform<u8:f32, 0.5:3>
+!1 = !quant.uniform<i8:f32, 0.25>
+!2 = !quant.uniform<i32:f32, 0.125>
+!3 = !quant.uniform<u8:f32:3, {1.0:5,0.25:100}>
+main
+  %0: tensor<1x2x2x1xu8> loc("x")
+  %1 = qnn.conv2d_transpose(%0, const<2x2x2x1xi8> [1, 2, 3, 4, -1, -2, 3, 9]) {in_type = !0, weight_type = !1, \
+strides = [2, 2], padding = [0, 0, 0, 0], output_padding = [0, 0], accum_dtype = "int32"} \
+: tensor<1x4x4x2xi32> loc("sums")
+  %2 = qnn.requantize(%1, const<2xf32> [20.0, -7.5]) {in_type = !2, out_type = !3} : tensor<1x4x4x2xu8> loc("y")
+  return %2
+""")
+    mode, x = get_mode(FBGEMM), np.array([[[[0], [3]], [[77], [255]]]], np.uint8)
+    result = decompose(module)
+    names = [found.name for _, _, found in graph.operations(graph.main_of(result)) if found is not None]
+    assert names == ["qnn.conv2d", "qnn.requantize"]
+    expected, got = (oracle.run(each, mode, [x])[0] for each in (module, result))
+    np.testing.assert_array_equal(got, expected)

@@ -89,7 +89,7 @@ REFUSED: list[tuple[Callable[[relax.Var], relax.Call], str]] = [
     (lambda x: ops.dequantize(x, BLOCKS), "2 blocks of 2 do not fit 5 elements of dimension 2"),
     (lambda x: ops.storage_cast(x, u8(1)), "operand 0 is int8, but its type is"),
     (lambda x: ops.requantize(x, i8(1), BLOCKS), "out_type must be per-tensor"),
-    (lambda x: ops.requantize(x, i8(1), QuantizedType("int8", (1.0,) * 4, axis=3)), "out_type must be per-tensor"),
+    (lambda x: ops.requantize(x, i8(1), QuantizedType("int8", (1.0,) * 3, axis=3)), "3 scales do not fit 4 indices"),
     (lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(1), PER_AXIS, groups=2), "do not form 2 groups"),
     (lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(1), QuantizedType("int8", (1.0,) * 4, axis=3)), "along axis 0, not 3"),
     (lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(1), QuantizedType("int8", (1.0,) * 2, axis=0)), "2 scales do not fit 3"),

@@ -18,6 +18,7 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.examples import examples
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, i8, module_of, u8
+from tests.support.qnn_text import check_pass
 
 ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
 
@@ -143,3 +144,25 @@ def test_the_names_of_removed_values_are_reported() -> None:
 
     _, dropped = drop_casts(module_of([((1, 256), "int8")], body), get_mode("xnnpack"))
     assert dropped == ["lv"]
+
+
+def test_values_of_types_with_several_scales_stay() -> None:
+    """They do not depend on one stored value alone."""
+    check_pass(
+        "drop-casts",
+        """\
+!0 = !quant.uniform<i8:f32:{1:2}, {{0.5,0.25}}>
+!1 = !quant.uniform<i8:f32, 0.5>
+!2 = !quant.uniform<i8:f32:1, {0.5,0.25,0.5,1.0}>
+main
+  %0: tensor<2x4xi8> loc("x")
+  %1 = qnn.dequantize(%0) {in_type = !0} : tensor<2x4xf32> loc("real")
+  %2 = reshape(%1, shape<4x2>) : tensor<4x2xf32> loc("rows")
+  %3 = qnn.quantize(%2) {out_type = !1} : tensor<4x2xi8> loc("stored")
+  %4 = qnn.requantize(%0) {in_type = !1, out_type = !2} : tensor<2x4xi8> loc("by_column")
+  %5 = qnn.requantize(%4) {in_type = !2, out_type = !1} : tensor<2x4xi8> loc("whole")
+  %6 = %3 : tensor<4x2xi8> loc("gv")
+  %7 = %5 : tensor<2x4xi8> loc("gv1")
+  return %6, %7,
+""",
+    )

@@ -17,6 +17,7 @@ from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from tests.support.examples import examples
 from tests.support.qnn_models import SIGNED_MODES, Emit, module_of
+from tests.support.qnn_text import check_pass
 
 KIND, WEIGHT, OTHER = (QuantizedType("int8", (scale,), (zero,)) for scale, zero in ((0.5, 3), (0.25, 0), (0.75, -5)))
 MODE = get_mode("xnnpack")
@@ -176,3 +177,23 @@ def test_the_number_of_windows_stays_the_same(stride: int, size: int, padding: i
     assert windows(moved) == [("conv2d", (2 * stride,) * 2), ("conv2d", (1, 1))]
     assert len(names) == 1
     same(module, moved)
+
+
+def test_scales_of_rows_keep_all_rows() -> None:
+    check_pass(
+        "move-strides",
+        """\
+!0 = !quant.uniform<i8:f32, 0.5>
+!1 = !quant.uniform<i32:f32, 0.25>
+!2 = !quant.uniform<i8:f32:1, {0.5,0.25}>
+main
+  %0: tensor<1x2x2x1xi8> loc("x")
+  %1 = qnn.conv2d(%0, const<1x1x1x1xi8> [3]) {in_type = !0, weight_type = !0, strides = [1, 1], \
+padding = [0, 0, 0, 0], dilation = [1, 1], groups = 1, accum_dtype = "int32"} : tensor<1x2x2x1xi32> loc("sums")
+  %2 = qnn.requantize(%1) {in_type = !1, out_type = !2} : tensor<1x2x2x1xi8> loc("by_row")
+  %3 = qnn.requantize(%2) {in_type = !2, out_type = !0} : tensor<1x2x2x1xi8> loc("whole")
+  %4 = qnn.conv2d(%3, const<1x1x1x1xi8> [2]) {in_type = !0, weight_type = !0, strides = [2, 2], \
+padding = [0, 0, 0, 0], dilation = [1, 1], groups = 1, accum_dtype = "int32"} : tensor<1x1x1x1xi32> loc("y")
+  return %4
+""",
+    )
