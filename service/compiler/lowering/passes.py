@@ -137,7 +137,7 @@ class Pipeline:
 
 
 class Dump:
-    """Writes the module after each pass to a folder: `00-import.qnn`, `01-normalize-types.qnn` … `17-legalize.txt` …
+    """Writes the module after each pass to a folder: `00-import.qnn`, `01-normalize-types.qnn` … `18-legalize.txt` …
 
     The files `*.qnn` can be compiled, and read by `tools.opt`.
     """

@@ -7,7 +7,7 @@ Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit f
 - Each float sum is a separate function. If a sum were fused with the product that it adds, LLVM would contract the two
   to a fused multiply-add, which rounds once instead of twice.
 - A value that is converted to float64 only for a sum is converted inside the sum.
-- A tensor of float16 or bfloat16 becomes one of float32 with the same values (`numerics.halves`).
+- A tensor of float16 or bfloat16 becomes one of float32 with the same values (`numerics.scaling.halves`).
 - The argmax of an operator returns the first occurrence, even if all elements are the smallest value of their type.
   TVM's own argmax returns no position in that case.
 """
@@ -22,8 +22,9 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics import Mode, halves
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar, pointwise
+from service.compiler.qnn.numerics.scaling import halves
 
 _PLACES = {"relax.argmax": operator.gt, "relax.argmin": operator.lt}
 _INFINITY = {"float32": ("int32", 0x7F800000), "float64": ("int64", 0x7FF0000000000000)}

@@ -12,12 +12,12 @@ from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.functions.power import RealPower
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.functions.unary import Table
-from service.compiler.qnn.numerics.halves import Halved, expressed_of
 from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.scaling.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.scaling.by_channel import ByChannel, is_by_channel
+from service.compiler.qnn.numerics.scaling.halves import Halved, expressed_of
 from service.compiler.qnn.numerics.scattering import ScatterRows
 from service.compiler.qnn.numerics.simulated import FORMULAS, HELD, Held
 from service.compiler.qnn.numerics.sums.accumulate import Conv2d, Dense

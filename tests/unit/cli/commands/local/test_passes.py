@@ -35,7 +35,8 @@ def test_there_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
 def test_the_files_before_kernels_are_selected_are_models(tmp_path: Path) -> None:
     explain("--passes", str(tmp_path / "ir"))
     files = sorted((tmp_path / "ir").glob("*.qnn"))
-    assert [file.stem[3:] for file in files][::15] == ["import", "split-extremes"]
+    names = [file.stem[3:] for file in files]
+    assert (names[0], names[-1]) == ("import", "split-extremes")
     for file in files:
         assert complete_text_of(import_model(file.read_bytes()).module) == file.read_text()
 
