@@ -78,18 +78,19 @@ def everybody(results: Results, threads: int) -> str:
 
 
 def float32(results: Results) -> str:
-    first = OCTET[0]
+    """Returns Octet in int8 beside everybody in float32. Octet's fastest int8 mode is compared."""
     took_part = [it for it in (*_FP32, *OCTET) if _took_part(results, it, results.threads)]
     columns = ["model", "threads", *(f"{it.title} ms" for it in took_part)]
     rows = []
     for name, model in _of_part(results):
         for threads in results.threads:
-            if not results.fastest_peer(name, threads, fp32=True):
+            own = [figure.median_ms for it in OCTET if (figure := results.figure(name, it.name, threads))]
+            peer = results.fastest_peer(name, threads, fp32=True)
+            if not own or not peer:
                 continue
             texts = [_text(results.figure(name, it.name, threads)) for it in took_part]
-            times = results.times_faster(name, first.name, threads, fp32=True)
-            rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES)])
-    return _table([*columns, f"{first.title} is faster than the fastest by"], rows)
+            rows.append([model.title, str(threads), *texts, _bold(peer[1].median_ms / min(own), ".2f", TIMES)])
+    return _table([*columns, "Octet is faster than the fastest by"], rows)
 
 
 def own_float32(results: Results) -> str:
