@@ -79,8 +79,7 @@ def examples(folder: Path) -> Iterator[Example]:
     ):
         path = _FIXTURES / "torch" / name
         recorded, outputs = torchscript.answers(path, engine)
-        shape = recorded[0].shape if path.suffix == ".pt" else ()
-        yield Example(framework, path, numerics, shape, [[each] for each in recorded], outputs)
+        yield Example(framework, path, numerics, recorded[0].shape, [[each] for each in recorded], outputs)
     archive = folder / "residual.zip"
     archive.write_bytes(mxnet_models.packed("sg_residual"))
     given, answers = mxnet_models.answers_of("sg_residual")

@@ -6,14 +6,27 @@ import pytest
 from benchmarks.paper.targets import Example, checked, examples
 from service.core.target import TARGETS, detect_host
 
+FRAMEWORKS = ("TFLite", "ONNX", "PyTorch", "PyTorch, exported", "MXNet")
+
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
-    return next(examples(tmp_path_factory.mktemp("examples")))
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
+    return {example.framework: example for example in examples(tmp_path_factory.mktemp("examples"))}
 
 
-def test_equal_outputs_are_reported_as_equal(example: Example, tmp_path: Path) -> None:
-    assert checked(example, detect_host().target, tmp_path / "artifact") == {"state": "equal", "detail": ""}
+@pytest.fixture
+def example(found: dict[str, Example]) -> Example:
+    return found["TFLite"]
+
+
+def test_each_framework_has_an_example(found: dict[str, Example]) -> None:
+    assert tuple(found) == FRAMEWORKS
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_equal_outputs_are_reported_as_equal(framework: str, found: dict[str, Example], tmp_path: Path) -> None:
+    values = checked(found[framework], detect_host().target, tmp_path / "artifact")
+    assert values == {"state": "equal", "detail": ""}
 
 
 def test_the_share_of_equal_values_is_reported(example: Example, tmp_path: Path) -> None:
