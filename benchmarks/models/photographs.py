@@ -22,8 +22,13 @@ def photographs(folder: Path, count: int, size: int) -> Pixels:
     """Returns `[count, size, size, 3]` float32, normalized. The photographs are the same on every call.
 
     The short side is scaled to size / 0.875 and the centre is cropped, as in the evaluation of ImageNet models.
+
+    Raises:
+        FileNotFoundError: the folder has fewer than `count` photographs.
     """
     files = sorted(folder.glob("*.JPEG"))
+    if len(files) < count:
+        raise FileNotFoundError(f"{folder} has {len(files)} photographs (*.JPEG), but {count} are needed")
     chosen = np.random.default_rng(0).choice(len(files), count, replace=False)
     pixels = np.stack([_centre(files[index], size) for index in chosen])
     normalized: Pixels = ((pixels / 255 - _MEAN) / _STD).astype(np.float32)
