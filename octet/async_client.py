@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from octet.client import Build, Client
+from octet.evaluation import Evaluation
+from service.core.models.alias import STABLE
 from service.core.models.arrays import Array
 
 
@@ -58,11 +61,23 @@ class AsyncClient:
         """See `Client.predict`."""
         return await asyncio.to_thread(self._client.predict, model, *inputs, version=version)
 
-    async def promote(self, model: str, version: int, *, alias: str = "production", percent: int = 100) -> None:
-        """See `Client.promote`."""
-        await asyncio.to_thread(self._client.promote, model, version, alias=alias, percent=percent)
+    async def attach_score(self, evaluation: Evaluation) -> None:
+        """See `Client.attach_score`."""
+        await asyncio.to_thread(self._client.attach_score, evaluation)
 
-    async def rollback(self, model: str, *, alias: str = "production", away_from: int) -> None:
+    async def promote(
+        self,
+        model: str,
+        version: int,
+        *,
+        alias: str = STABLE,
+        percent: int = 100,
+        least: Mapping[str, float] | None = None,
+    ) -> None:
+        """See `Client.promote`."""
+        await asyncio.to_thread(self._client.promote, model, version, alias=alias, percent=percent, least=least)
+
+    async def rollback(self, model: str, *, alias: str = STABLE, away_from: int) -> None:
         """See `Client.rollback`."""
         await asyncio.to_thread(self._client.rollback, model, alias=alias, away_from=away_from)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from octet.evaluation import Evaluation
 from service.cli.client import Client as _HttpClient
 from service.core.builds.build import BuildState
 from service.core.errors import BuildFailed, OctetError, from_json
+from service.core.models.alias import STABLE
 from service.core.models.arrays import Array
 from service.core.models.model import model_name_of
 
@@ -125,7 +128,8 @@ class Client:
 
         Args:
             inputs: arrays in the order of the model's inputs; or the bytes of a picture, which the server decodes.
-            version: the version of the model; by default the one that the alias `production` names.
+            version: the version of the model; by default the one that the alias `stable` names, or the newest one
+                that is ready.
 
         Raises:
             NotFound: the server has no such model.
@@ -141,11 +145,38 @@ class Client:
         values = tuple(outputs.values())
         return values[0] if len(values) == 1 else values
 
-    def promote(self, model: str, version: int, *, alias: str = "production", percent: int = 100) -> None:
-        """Makes an alias name a version, for all requests or for a share of them in percent."""
-        self._client.promote(model, version, alias, percent)
+    def attach_score(self, evaluation: Evaluation) -> None:
+        """Attaches the score that `octet.evaluate` measured to the artifact of the server with the same digest. It
+        replaces an earlier score.
 
-    def rollback(self, model: str, *, alias: str = "production", away_from: int) -> None:
+        Raises:
+            NotFound: the server has no such artifact.
+            Forbidden: the server trusts the scores of some keys only, and none of them is `OCTET_SIGNING_KEY`.
+        """
+        self._client.put_score(evaluation.artifact, evaluation.document)
+
+    def promote(
+        self,
+        model: str,
+        version: int,
+        *,
+        alias: str = STABLE,
+        percent: int = 100,
+        least: Mapping[str, float] | None = None,
+    ) -> None:
+        """Makes an alias name a version, for all requests or for a share of them in percent.
+
+        Args:
+            alias: the alias; requests that name no version go to `stable`.
+            least: the scores that the version needs, by name: `{"top1": 0.7}`. A name followed by `.low` is the lower
+                end of the confidence interval. The settings of the server may require more.
+
+        Raises:
+            GateNotPassed: the artifact of the version has no such score.
+        """
+        self._client.promote(model, version, alias, percent, least)
+
+    def rollback(self, model: str, *, alias: str = STABLE, away_from: int) -> None:
         """Makes an alias name the version that it named before version `away_from`."""
         self._client.rollback(model, alias, away_from)
 

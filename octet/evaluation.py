@@ -33,6 +33,9 @@ class Evaluation:
             NaN or infinite.
         disagreements: the inputs with wrong results, or other results than the reference's, the most important first:
             dicts with `input`, `label`, `classes`, `reference_classes`, `equal` and `difference`.
+        data_digest: identifies the inputs and the labels.
+        document: the score as it is attached to an artifact: an in-toto statement, in a signed envelope if
+            `OCTET_SIGNING_KEY` is set.
     """
 
     artifact: str
@@ -42,6 +45,8 @@ class Evaluation:
     reference_metrics: Mapping[str, Metric]
     largest_difference: float | None
     disagreements: Sequence[Mapping[str, Any]]
+    data_digest: str
+    document: bytes
 
     def __repr__(self) -> str:
         scores = ", ".join(
@@ -54,7 +59,7 @@ class Evaluation:
 def evaluate(
     model: str | Path | Artifact,
     data: str | Path | Iterable[Array | Mapping[str, Array]],
-    labels: str | Path | Sequence[int] | None = None,
+    labels: str | Path | Sequence[int | str] | Mapping[str, int | str] | None = None,
     *,
     against: str | None = None,
     source: str | Path | None = None,
@@ -70,6 +75,7 @@ def evaluate(
     resize: str | None = None,
     layout: str | None = None,
     threads: int = 0,
+    attach: bool = False,
     sandboxed: bool = True,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
@@ -79,7 +85,8 @@ def evaluate(
         model: a model file, which is compiled for this machine; the folder of a compiled model; or an `Artifact`.
         data: the inputs, in a form that `octet.quantize` accepts.
         labels: the class of each input; the first class is 0. A CSV file with lines of `file,class` for pictures or of
-            `class` for arrays, or a sequence of classes.
+            `class` for arrays; or a mapping from pictures to classes, or a sequence of the classes of arrays. With
+            `score`, any text instead of classes.
         against: `litert`, `onnxruntime` or `torch`: also run the model file in this runtime, and compare.
         source: for a compiled model with `against`, the model file that it was compiled from.
         score: for other tasks than classification: called with the name of each input, its outputs by name, and its
@@ -92,12 +99,15 @@ def evaluate(
         mean, std, resize, layout: how pictures become inputs, as `octet run` takes these options; by default as the
             model file describes it.
         threads: the most threads that compute a call; 0 for one on each core that this process may use.
+        attach: true to attach the score to the artifact, in place of an earlier one. `octet push` sends it to a server,
+            and `Client.promote` can require it.
         sandboxed: false to continue even if this kernel cannot isolate the processes that read the files. Do so only
             with files that you trust.
         on_progress: called with the stage of the build or the name of a runtime, and the share of it that is done.
 
     Raises:
-        InvalidInput: the labels are malformed, or there is nothing to compare the results with.
+        InvalidInput: the labels are malformed, there is nothing to compare the results with, or the score of a model
+            file should be attached.
         InvalidTensor: the data does not fit the model.
         Unsupported: the runtime does not run such models, or is not installed.
         OctetError: the errors of `octet.compile`.
@@ -115,18 +125,20 @@ def evaluate(
         parse_open_shapes(input_shape),
         threads,
     )
-    found = evaluate_here(
+    settings = load_settings({"allow_unsandboxed": not sandboxed or None})
+    found, document = evaluate_here(
         request,
         data,
         labels,
-        load_settings({"allow_unsandboxed": not sandboxed or None}),
+        settings,
         Stages(lambda stage: tick(stage, 0.0)),
         tick,
         metadata=ModelMetadata.from_json({"mean": mean, "std": std, "resize": resize, "layout": layout}),
         classes=classes,
         samples=samples,
-        scorer=None if score is None else Scorer(score, combine),
+        scorer=None if score is None else Scorer(score, combine, identity=getattr(score, "__qualname__", "score")),
         page=None if report is None else Path(report),
+        attaches=attach,
     )
     return Evaluation(
         str(found.subject.artifact),
@@ -136,4 +148,6 @@ def evaluate(
         found.reference_metrics,
         found.comparison.largest_difference if found.comparison else None,
         [case.to_json() for case in found.cases],
+        str(found.data_digest),
+        document,
     )

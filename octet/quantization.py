@@ -25,7 +25,7 @@ def quantize(
     output: str | Path | None = None,
     *,
     data: str | Path | Iterable[Array | Mapping[str, Array]] | None = None,
-    labels: str | Path | Sequence[int] | None = None,
+    labels: str | Path | Sequence[int | str] | Mapping[str, int | str] | None = None,
     samples: int = 256,
     method: str = "minmax",
     activations: str = "uint8",
@@ -64,7 +64,7 @@ def quantize(
             `[count, …]`; or an iterable with an item for each sample: an array, or a mapping from the names of the
             model's inputs to arrays. An array has the shape of the model's input, with or without the axis of samples.
         labels: the classes of the inputs, to measure accuracy: a CSV file with lines of `file,class` for pictures or
-            of `class` for arrays, or a sequence of classes.
+            of `class` for arrays; or a mapping from pictures to classes, or a sequence of the classes of arrays.
         samples: the most inputs that are used.
         method: how ranges are chosen: `minmax`, `moving-average`, `percentile`, `mse`, `kl` or `power-of-two`.
         activations: the type of activations, `uint8` or `int8`. Weights are int8.

@@ -159,8 +159,10 @@ class Client:
         path = f"/api/v1/models/{name}" + ("" if version is None else f"/versions/{version}")
         return self._document("DELETE", path, params={"force": "true"} if force else {})
 
-    def promote(self, model: str, version: int, alias: str, percent: int) -> Document:
-        request = {"version": version, "alias": alias, "percent": percent}
+    def promote(
+        self, model: str, version: int, alias: str, percent: int, least: Mapping[str, float] | None = None
+    ) -> Document:
+        request = {"version": version, "alias": alias, "percent": percent, **({"least": dict(least)} if least else {})}
         return self._document("POST", f"/api/v1/models/{model}/promote", json=request)
 
     def rollback(self, model: str, alias: str, away_from: int) -> Document:
@@ -234,6 +236,11 @@ class Client:
             return None
         document: Document = _raise_if_failed(response).json()
         return document
+
+    def put_score(self, artifact: str, document: bytes) -> None:
+        """Attaches a score to an artifact of the server."""
+        headers = {"Content-Type": "application/json"}
+        self._request("PUT", f"/api/v1/artifacts/{artifact}/score", content=document, headers=headers)
 
     def artifact(self, digest: str) -> Document:
         return self._document("GET", f"/api/v1/artifacts/{digest}")

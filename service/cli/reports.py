@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from service.core.artifacts.explanation import TITLES, build_explanation, is_described, percent
+from service.core.digest import canonical_json
+from service.core.errors import OctetError
+from service.core.provenance.score import metrics_of
 from service.core.verification.agreement import Outcome, is_different, may_serve
+from service.core.verification.scoring import Metric
 
 if TYPE_CHECKING:
     from service.cli.client import Client
@@ -17,6 +22,7 @@ REPORTS = (
     "numerics",
     "coverage",
     "profile",
+    "score",
 )  # parts of an artifact's URL, and members of `core.artifacts.artifact.Report`
 
 _STYLES = {Outcome.EQUAL: "green", Outcome.DOCUMENTED: "green", Outcome.DIFFERENT: "bold red"}
@@ -51,6 +57,8 @@ def summary(reports: Mapping[str, Any]) -> Text:
 def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
     if numerics := reports.get("numerics"):
         yield from _witnesses(numerics)
+    if score := reports.get("score"):
+        yield _score(score)
     if coverage := reports.get("coverage"):
         yield _line("integers", f"{coverage['integer_percent']:.4g} % of {coverage['macs']:,} multiply-accumulates")
         yield from _time(coverage, reports.get("profile"))
@@ -59,6 +67,25 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
         if inexact := coverage.get("kernels", {}).get("inexact"):
             functions = ", ".join(sorted({name for names in inexact.values() for name in names}))
             yield _line("inexact", f"a GPU's {functions} may differ from a CPU's in the last bit", "yellow")
+
+
+def _score(document: Mapping[str, Any]) -> Text:
+    """Returns a stored score in a line. Signatures are not checked: `octet verify` does that."""
+    from service.core.provenance import opened
+
+    try:
+        statement, envelope = opened(canonical_json(document))
+        predicate = json.loads(statement)["predicate"]
+        data = predicate["data"]
+        text = f"{metrics_text(metrics_of(predicate['metrics']))} on {data['inputs']} inputs of {data['name']}"
+    except (OctetError, LookupError, TypeError, ValueError) as error:
+        return _line("score", f"cannot be read: {error}", "yellow")
+    return _line("score", text + ("" if envelope is None else ", signed"))
+
+
+def metrics_text(metrics: Mapping[str, Metric]) -> str:
+    """Returns scores with their confidence intervals in a line."""
+    return ", ".join(f"{name} {each.value:.3g} ({each.low:.3g} to {each.high:.3g})" for name, each in metrics.items())
 
 
 def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:

@@ -11,7 +11,8 @@ OctetError
 │   └── ForeignHost              the request names a host that is not this machine
 ├── NotFound                404
 ├── Conflict                409
-│   └── UnknownSequence          a model that keeps state has no such sequence
+│   ├── UnknownSequence          a model that keeps state has no such sequence
+│   └── GateNotPassed            the score of a version is not good enough to promote the version, or is missing
 ├── TooLarge                413
 ├── UnsupportedFormat       415  a file, a picture or an encoding in a format that Octet does not read
 ├── Unsupported             422  understood, but Octet cannot do it
@@ -142,6 +143,12 @@ class UnknownSequence(Conflict):
     """The sequence is not under way."""
 
     code = "unknown_sequence"
+
+
+class GateNotPassed(Conflict):
+    """The version does not have the scores that are required to promote it."""
+
+    code = "gate_not_passed"
 
 
 class TooLarge(OctetError):

@@ -23,8 +23,8 @@ class Case:
         number: the number of the input.
         name: the name of the picture, or the number of the input.
         label: the text of the label, or None.
-        classes, reference_classes: the classes with the largest results, the largest first; empty if the model is no
-            classifier, or without a reference.
+        classes, reference_classes: the classes with the largest results, the largest first; empty if the model does not
+            classify, or without a reference.
         is_equal: true if all outputs equal those of the reference; None without a reference.
         difference: the largest difference from the reference's outputs; None without a reference, or if a value is NaN
             or infinite.

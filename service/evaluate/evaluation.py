@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
+from service.core.models.metadata import ModelMetadata
 from service.core.settings import Settings
 from service.core.verification.agreement import Comparison
 from service.core.verification.comparison import compare_output
@@ -31,6 +32,8 @@ class Evaluation:
         subject: the model.
         data: the name of the data set.
         data_digest: identifies the inputs and the labels.
+        preprocessing: how pictures became tensors.
+        scorer: identifies the user's functions; empty without any.
         inputs: the number of inputs.
         metrics: `top1` and `top5`, or the names that a user's function returned; with a reference also `same_top1` (the
             share of inputs with the same result) and `equal_outputs` (the share with equal outputs, bit for bit).
@@ -43,6 +46,8 @@ class Evaluation:
     subject: Subject
     data: str
     data_digest: Digest
+    preprocessing: ModelMetadata
+    scorer: str
     inputs: int
     metrics: Mapping[str, Metric]
     reference: str | None = None
@@ -58,6 +63,8 @@ class Evaluation:
             "numerics": self.subject.numerics,
             "data": self.data,
             "data_digest": self.data_digest,
+            "preprocessing": self.preprocessing.to_json(),
+            "scorer": self.scorer,
             "inputs": self.inputs,
             "metrics": {name: metric.to_json() for name, metric in self.metrics.items()},
             "reference": self._reference_to_json(),
@@ -122,7 +129,9 @@ def _evaluation(
     return Evaluation(
         subject,
         task.data.path.name,
-        task.digest(),
+        task.digest(len(outputs)),
+        replace(task.data.metadata, labels=()),
+        task.scorer.identity if task.scorer else "",
         len(outputs),
         metrics,
         reference.witness.title if reference else None,

@@ -24,6 +24,7 @@ from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.settings import Settings
+from service.evaluate.attached import attach, document_of
 from service.evaluate.evaluation import Evaluation, evaluate
 from service.evaluate.messages import DataSet
 from service.evaluate.metrics import Scorer
@@ -55,6 +56,14 @@ class Request:
     threads: int = 0
     unsandboxed: bool = False
 
+    def require_folder(self) -> None:
+        """Raises `InvalidInput` if the model is a file, so that the score has no artifact to be attached to."""
+        if not self.model.is_dir():
+            raise InvalidInput(
+                f"the score cannot be attached: {self.model} is compiled for this evaluation only",
+                hint="evaluate an artifact: the folder that octet compile writes, or a model that octet push uploaded",
+            )
+
 
 def evaluate_here(
     request: Request,
@@ -69,13 +78,18 @@ def evaluate_here(
     samples: int | None = None,
     scorer: Scorer | None = None,
     page: Path | None = None,
-) -> Evaluation:
+    attaches: bool = False,
+) -> tuple[Evaluation, bytes]:
     """Compiles the model if it is a file, and evaluates it on inputs that may be in memory.
 
     Args:
         metadata: how pictures become tensors; missing members are those of the model.
         classes, scorer, page: see `Task`.
         samples: the largest number of inputs; None for all.
+        attaches: true to attach the score to the artifact, which must be in a folder.
+
+    Returns:
+        The evaluation, and the score as the document that can be attached.
 
     Raises:
         OctetError: the model, an input or a label cannot be used.
@@ -86,8 +100,14 @@ def evaluate_here(
         texts = None if labels is None else labels_file(labels, Path(folder))
         task = Task(DataSet(inputs, metadata, most), texts, scorer, classes, page)
         task.check(request.against is not None)
+        if attaches:
+            request.require_folder()
         with opened(request, settings, progress) as (layout, digest):
-            return evaluate_artifact(request, layout, digest, task, settings, tick)
+            found = evaluate_artifact(request, layout, digest, task, settings, tick)
+            document = document_of(found, settings)
+            if attaches:
+                attach(layout, digest, document)
+            return found, document
 
 
 @contextmanager

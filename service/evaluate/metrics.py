@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from service.core.digest import digest_of_file
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
+from service.core.provenance.score import MOST_METRICS
 from service.core.verification.scoring import Metric, mean_of, rank_of, share_of
 
 TOP = 5
 _RESAMPLES = 200
-_MOST_METRICS = 64
+_MOST_METRICS = MOST_METRICS - 4  # a score also contains those of the comparison with the reference
 _FORM = "def score(name, outputs, label): return a number, or a dict of numbers"
 
 Score = Callable[[str, Mapping[str, Array], str | None], float | Mapping[str, float]]
@@ -38,11 +40,13 @@ class Scorer:
         combine: computes the scores of the whole data set from a list of results of `score`, which it may define as it
             likes then. Without it, the scores are the means.
         title: the name of the functions in error messages.
+        identity: the digest of the file that defines them, or the name of the first function.
     """
 
     score: Callable[[str, Mapping[str, Array], str | None], Any]
     combine: Combine | None = None
     title: str = "score"
+    identity: str = ""
 
     @staticmethod
     def load(path: Path) -> Scorer:
@@ -62,7 +66,7 @@ class Scorer:
         score, combine = getattr(module, "score", None), getattr(module, "combine", None)
         if not callable(score):
             raise InvalidInput(f"{path} has no function score", hint=_FORM)
-        return Scorer(score, combine if callable(combine) else None, str(path))
+        return Scorer(score, combine if callable(combine) else None, str(path), digest_of_file(path))
 
     def score_input(self, name: str, outputs: Mapping[str, Array], label: str | None) -> Any:
         """Returns the result of `score`. Raises `InvalidInput` if the function raises an exception."""

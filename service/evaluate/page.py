@@ -63,7 +63,7 @@ def write_page(
     """Writes the page.
 
     Args:
-        lines: what was evaluated.
+        lines: a description of the model and of the data set.
         reference: the name of the reference runtime; None without one.
     """
     parts = [_HEAD, "<h1>octet evaluate</h1>\n", *(f"<p>{escape(line)}</p>\n" for line in lines)]

@@ -84,14 +84,17 @@ class Task:
         data = self.opened
         return data.pictures()[:inputs] if data.has_pictures else [str(number) for number in range(inputs)]
 
-    def digest(self) -> Digest:
-        """Returns the digest of the names and the contents of all inputs, and of the labels."""
+    def digest(self, inputs: int) -> Digest:
+        """Returns the digest of the names and the contents of all files of inputs, of the number of inputs that were
+        used, and of the labels.
+        """
         data, whole = self.opened, hashlib.sha256()
-        names = data.pictures()[: data.most] if data.path.is_dir() else []
+        names = data.pictures()[:inputs] if data.path.is_dir() else []
         files = [(name, data.path / name) for name in names] or [(data.path.name, data.path)]
         files += [("labels", self.labels)] if self.labels else []
         for name, path in files:
             whole.update(f"{digest_of_file(path)} {name}\n".encode())
+        whole.update(f"{inputs} inputs\n".encode())
         return parse_digest(f"sha256:{whole.hexdigest()}")
 
     def check(self, has_reference: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +22,8 @@ from service.quantize.sandboxed import Request, quantize
 
 # A folder or file that `calibration.data.Data` reads, or the inputs themselves.
 Inputs = str | Path | Iterable[Array | Mapping[str, Array]]
-# A CSV file that `calibration.data.labels_of` reads, or the class of each input.
-Labels = str | Path | Sequence[int]
+# A CSV file that `calibration.data.labels_of` reads, the class of each input, or the class of each picture by name.
+Labels = str | Path | Sequence[int | str] | Mapping[str, int | str]
 
 _MOST_BYTES = 1 << 40  # how much the child process may write
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -97,7 +98,8 @@ def labels_file(labels: Labels, folder: Path) -> Path:
     if isinstance(labels, str | Path):
         return _existing(labels, "the file of labels")
     path = folder / "labels.csv"
-    path.write_text("".join(f"{int(label)}\n" for label in labels))
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(labels.items() if isinstance(labels, Mapping) else ((each,) for each in labels))
     return path
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
 from service.cache.oci import INDEX_MEDIA_TYPE
-from service.core.artifacts.artifact import ARTIFACT_TYPE, TARGET_ANNOTATION, TRAVELING
+from service.core.artifacts.artifact import ARTIFACT_TYPE, PUBLISHED, TARGET_ANNOTATION
 from service.core.artifacts.compatibility import check_config_type
 from service.core.digest import Digest, canonical_json, digest_of
 from service.core.errors import InvalidInput, NotFound, TooLarge
@@ -60,7 +60,7 @@ def _push_artifact(registry: Registry, layout: OciLayout, digest: Digest) -> Des
     size_bytes, _ = _push_manifest(registry, layout, digest, manifest)
     unlisted = []
     for report in layout.referrers(digest):
-        if report.artifact_type in TRAVELING:
+        if report.artifact_type in PUBLISHED:
             size, is_listed = _push_manifest(registry, layout, report.digest, layout.manifest(report.digest))
             if not is_listed:
                 unlisted.append(Descriptor(MANIFEST_MEDIA_TYPE, report.digest, size, {}, report.artifact_type))
@@ -154,7 +154,7 @@ class _Pulling:
         check_config_type(manifest.config.media_type)
         self._fetch_blobs(manifest)
         self.layout.put_manifest(manifest)
-        reports = [each for each in self.registry.referrers(digest) if each.artifact_type in TRAVELING]
+        reports = [each for each in self.registry.referrers(digest) if each.artifact_type in PUBLISHED]
         for entry in reports[:_MOST_REPORTS]:
             report = Manifest.from_bytes(self.registry.manifest(entry.digest)[1])
             # the store would write a report by another tool with bytes that differ from the original, so such reports

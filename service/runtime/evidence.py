@@ -10,9 +10,8 @@ from service.cache import OciLayout
 from service.core.artifacts.artifact import NUMERICS_ANNOTATION, SOURCE_ANNOTATION, TARGET_ANNOTATION, Report
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
-from service.core.provenance import STATEMENT_MEDIA_TYPE, Envelope, Provenance, TrustedKey
+from service.core.provenance import Provenance, TrustedKey, opened
 from service.core.provenance.envelope import MOST_BYTES
-from service.core.strict_json import members, parse_strict
 
 _MOST_DOCUMENTS = 32  # at most this many attestations of one artifact are read
 
@@ -56,8 +55,8 @@ def judge(
 
 def _judge(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annotations: Mapping[str, str]) -> Evidence:
     try:
-        envelope = _envelope(document)
-        provenance = Provenance.from_bytes(envelope.payload if envelope else document, artifact)
+        statement, envelope = opened(document)
+        provenance = Provenance.from_bytes(statement, artifact)
         _check_annotations(provenance, annotations)
     except InvalidInput as error:
         return Evidence(None, None, problem=error.message)
@@ -67,16 +66,6 @@ def _judge(document: bytes, keys: Sequence[TrustedKey], artifact: Digest, annota
     key = next((key for key in keys if key.has_signed(envelope)), None)
     problem = "" if key else "it was not signed by a trusted key, or altered since"
     return Evidence(provenance, key, claimed, problem)
-
-
-def _envelope(document: bytes) -> Envelope | None:
-    """Returns the signed envelope; None if the document is a statement without a signature."""
-    if "payloadType" not in members(parse_strict(document, MOST_BYTES, "a provenance"), "a provenance"):
-        return None
-    envelope = Envelope.from_bytes(document)
-    if envelope.payload_type != STATEMENT_MEDIA_TYPE:
-        raise InvalidInput("the signed payload is not an in-toto statement")
-    return envelope
 
 
 def _check_annotations(provenance: Provenance, annotations: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from service.cli.app import app
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import serving
 from tests.support.shared_data import require_shared_data
+from tests.support.signing import needs_signatures, write_pair
 
 MODEL, DIGITS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits"
 
@@ -43,6 +44,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def run_evaluate(*arguments: object) -> tuple[int, dict[str, Any]]:
     result = CliRunner().invoke(app, ["evaluate", *map(str, arguments), "--json"])
     return result.exit_code, json.loads(result.stdout.splitlines()[-1])
+
+
+def run(*arguments: object, status: int = 0) -> dict[str, Any]:
+    """Runs a command, and returns its result as JSON."""
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert result.exit_code == status, result.output
+    document: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return document
 
 
 def test_a_file_is_compiled_and_compared(labels: Path, tmp_path: Path) -> None:
@@ -142,6 +151,57 @@ class TestInPython:
         assert again.metrics == found.metrics
         other = octet.evaluate(compiled, tmp_path / "x.npy", tmp_path / "labels.csv", score=score, combine=sum)
         assert other.metrics["score"].value == sum(range(10)) + 10
+
+
+class TestScores:
+    """Scores that are attached to artifacts, and required by promotions."""
+
+    def test_a_file_has_no_artifact_to_attach_a_score_to(self, labels: Path) -> None:
+        status, found = run_evaluate(MODEL, "--data", DIGITS, "--labels", labels, "--attach")
+        assert (status, found["error"]["code"]) == (1, "invalid_input")
+        assert "the score cannot be attached" in found["error"]["message"]
+
+    def test_a_score_travels_with_a_folder(self, url: str, labels: Path, tmp_path: Path) -> None:
+        compiled = octet.compile(MODEL, tmp_path / "digits", target="x86-64-v3")
+        found = octet.evaluate(compiled, DIGITS, labels, attach=True)
+        report = run("verify", compiled.path, "--no-run")["score"]
+        assert (report["metrics"]["top1"]["value"], report["signed_by"]) == (0.9, None)
+        assert report["data_digest"] == found.data_digest
+        run("push", compiled.path, "--name", "travelled", "--server", url)
+        refused = run("promote", "travelled", 1, "--least", "top1=0.91", "--server", url, status=1)
+        assert refused["error"]["code"] == "gate_not_passed"
+        assert run("promote", "travelled", 1, "--least", "top1=0.9", "--server", url)["version"] == 1
+        with octet.Client(url) as client:
+            with pytest.raises(octet.errors.GateNotPassed, match="its score has no equal_outputs"):
+                client.promote("travelled", 1, least={"equal_outputs": 1.0})
+            client.attach_score(octet.evaluate(compiled, DIGITS, {f"{digit}.png": digit for digit in range(10)}))
+            client.promote("travelled", 1, least={"top1": 1.0})
+
+    @needs_signatures
+    def test_a_server_that_trusts_keys_counts_only_signed_scores(
+        self, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The settings of this server require half of the digits to be right, and LiteRT's outputs for all of them."""
+        pytest.importorskip("ai_edge_litert")
+        key, public = write_pair(tmp_path)
+        config = tmp_path / "octet.toml"
+        config.write_text("[models.digits.promote_least]\ntop1 = 0.5\nequal_outputs = 1\n")
+        with serving(tmp_path, config=config, signing_key=key, trusted_keys=public) as served:
+            server = "--server", served.url
+            assert served.ended(served.push()["id"])["state"] == "succeeded"
+            data = "digits:1", "--data", DIGITS, "--labels", labels, "--against", "litert", "--source", MODEL, *server
+            assert "has no score" in run("promote", "digits", 1, *server, status=1)["error"]["message"]
+            refused = run("evaluate", *data, "--attach", status=1)["error"]
+            assert (refused["code"], "is not signed" in refused["message"]) == ("forbidden", True)
+            monkeypatch.setenv("OCTET_SIGNING_KEY", str(key))
+            found = run("evaluate", *data, "--attach")
+            assert found["metrics"]["equal_outputs"]["value"] == 1
+            refused = run("promote", "digits", 1, "--least", "top1.low=0.7", *server, status=1)["error"]
+            assert "top1.low is 0.5958" in refused["message"]
+            assert run("promote", "digits", 1, *server)["version"] == 1
+            monkeypatch.setenv("OCTET_TRUSTED_KEYS", str(public))
+            assert run("verify", found["artifact"], "--no-run", *server)["score"]["signed_by"]["name"] == "octet.pub"
+            assert served.stop() == 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
-"""Streams request bodies to the blob store. The bodies are hashed as they arrive, limited in size, and discarded if
-incomplete.
+"""Reads request bodies. Large bodies are streamed to the blob store. They are hashed as they arrive, limited in size,
+and discarded if incomplete.
 """
 
 from __future__ import annotations
@@ -93,6 +93,16 @@ async def source_of(
         raise InvalidInput("the request has both a source and a body", hint="send only one of them")
     await run_in_threadpool(check_source, services, Digest(source))
     return Digest(source)
+
+
+async def small_body(request: Request, most_bytes: int, hint: str | None = None) -> bytes:
+    """Returns the body in memory. Raises `TooLarge`, with `hint`, if it has more than `most_bytes` bytes."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise TooLarge(f"the body is larger than {most_bytes} bytes", hint=hint)
+    return bytes(body)
 
 
 def has_body(request: Request) -> bool:

@@ -11,10 +11,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import Message
 
-from service.core.errors import TooLarge
+from service.api.control.body import small_body
 
 MAX_BYTES = 64 << 10
-_TOO_LARGE = f"the body is larger than {MAX_BYTES} bytes"
 
 
 class BoundedRoute(APIRoute):
@@ -26,7 +25,7 @@ class BoundedRoute(APIRoute):
             return handle
 
         async def bounded(request: Request) -> Response:
-            body = await _body(request)
+            body = await small_body(request, MAX_BYTES)
             arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
             async def receive() -> Message:
@@ -35,12 +34,3 @@ class BoundedRoute(APIRoute):
             return await handle(Request(request.scope, receive))
 
         return bounded
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise TooLarge(_TOO_LARGE)
-    return bytes(body)

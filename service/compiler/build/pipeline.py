@@ -36,7 +36,7 @@ from service.core.builds.build import Progress, Stage
 from service.core.builds.options import batch_of
 from service.core.digest import Digest, canonical_json
 from service.core.models.signature import ModelSignature
-from service.core.provenance import ENVELOPE_MEDIA_TYPE, STATEMENT_MEDIA_TYPE, Provenance, Signer, signer_of
+from service.core.provenance import Provenance, Signer, sealed, signer_of
 from service.core.settings import Settings
 
 __all__ = ["CompileRequest", "Made", "compile_model", "make"]
@@ -106,9 +106,7 @@ def compile_model(
 
 def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer | None) -> None:
     """Attaches the provenance to its artifact, in a signed envelope if a signing key is configured."""
-    data, kind = provenance.to_bytes(), STATEMENT_MEDIA_TYPE
-    if signer is not None:
-        data, kind = signer.seal(kind, data).to_bytes(), ENVELOPE_MEDIA_TYPE
+    data, kind = sealed(provenance.to_bytes(), signer)
     layout.attach(provenance.artifact, Report.PROVENANCE, data, media_type=kind)
 
 

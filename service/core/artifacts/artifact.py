@@ -94,6 +94,7 @@ class Report(StrEnum):
     PROFILE = "application/vnd.octet.profile.v1+json"  # the time of each call, and the machine that measured it
     FACTS = "application/vnd.octet.facts.v1+json"  # a description of the source model; see `core.models.facts`
     RANGES = "application/vnd.octet.ranges.v1+json"  # what a counting artifact counts; see `core.models.ranges`
+    SCORE = "application/vnd.octet.score.v1+json"  # the score on a data set, signed; see `core.provenance.score`
     PROVENANCE = "application/vnd.in-toto+json"  # who built the artifact, and from which inputs; see `core.provenance`
 
 
@@ -101,6 +102,9 @@ class Report(StrEnum):
 # that receives the artifact measures it again. Of a numerics report that came with the artifact, the server uses only a
 # difference from the reference.
 TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.PROBES, Report.FACTS, Report.PROVENANCE)
+# The reports that a registry stores. A score does not travel in archives, because archives of equal artifacts must be
+# equal: `octet push` sends it to the server by a request of its own.
+PUBLISHED = (*TRAVELING, Report.SCORE)
 
 
 @dataclass(frozen=True)

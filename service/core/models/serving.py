@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 
 class Serving(BaseModel):
@@ -32,5 +32,15 @@ class Serving(BaseModel):
     max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for more requests to combine")
     max_sequences: int = Field(
         128, gt=0, description="concurrent sequences of a model that keeps state; more are refused with 429"
+    )
+    promote_least: dict[str, FiniteFloat] = Field(
+        {},
+        description="the least scores of a version that is promoted, by name: `[promote_least]` with `top1 = 0.7`; "
+        "docs/how-to/evaluate.md describes them",
+    )
+    promote_data: str = Field(
+        "",
+        pattern=r"^(sha256:[0-9a-f]{64})?$",
+        description="the digest of the data set on which these scores have to be measured; empty: any",
     )
     sequence_idle_s: float = Field(60.0, gt=0, description="a sequence ends after this long without requests")

@@ -1,6 +1,6 @@
 """The provenance statement of a build: an in-toto Statement with SLSA's provenance as its predicate.
 
-https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md, https://slsa.dev/spec/v1.0/provenance
+https://slsa.dev/spec/v1.0/provenance
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.core.builds.build import BuildInputs
-from service.core.digest import Digest, canonical_json, digest_of_json, parse_digest
+from service.core.digest import Digest, digest_of_json, parse_digest
 from service.core.errors import InvalidInput
-from service.core.provenance.envelope import MOST_BYTES
-from service.core.strict_json import items, members, parse_strict, text
+from service.core.provenance.in_toto import digest_set, parse_digest_set, predicate_of, statement_about
+from service.core.strict_json import items, members, text
 
-STATEMENT_MEDIA_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "https://octet.dev/build/v1"
-_STATEMENT, _PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
-_MOST_SUBJECTS = _MOST_DEPENDENCIES = 64
+_PREDICATE = "https://slsa.dev/provenance/v1"
+_MOST_DEPENDENCIES = 64
 _TUNING_LOG = "tuning log"
 
 
@@ -52,18 +51,12 @@ class Provenance:
 
     def to_bytes(self) -> bytes:
         """Returns the statement as canonical JSON."""
-        return canonical_json(
-            {
-                "_type": _STATEMENT,
-                "subject": [{"digest": _by_algorithm(self.artifact)}],
-                "predicateType": _PREDICATE,
-                "predicate": {"buildDefinition": self._definition(), "runDetails": self._run()},
-            }
-        )
+        predicate = {"buildDefinition": self._definition(), "runDetails": self._run()}
+        return statement_about(self.artifact, _PREDICATE, predicate)
 
     def _definition(self) -> dict[str, Any]:
         inputs = self.inputs
-        logs = [{"name": _TUNING_LOG, "digest": _by_algorithm(self.tuning_log)}] if self.tuning_log else []
+        logs = [{"name": _TUNING_LOG, "digest": digest_set(self.tuning_log)}] if self.tuning_log else []
         return {
             "buildType": BUILD_TYPE,
             "externalParameters": {
@@ -73,7 +66,7 @@ class Provenance:
                 "options": dict(inputs.options),
             },
             "internalParameters": {"toolchain": dict(inputs.toolchain), "tiles": dict(self.tiles)},
-            "resolvedDependencies": [{"name": "model", "digest": _by_algorithm(inputs.source)}, *logs],
+            "resolvedDependencies": [{"name": "model", "digest": digest_set(inputs.source)}, *logs],
         }
 
     def _run(self) -> dict[str, Any]:
@@ -93,14 +86,7 @@ class Provenance:
         Raises:
             InvalidInput: `data` is not such a statement, contradicts itself, or is about another artifact.
         """
-        statement = members(parse_strict(data, MOST_BYTES, "a statement"), "a statement")
-        kinds = statement.get("_type"), statement.get("predicateType")
-        if kinds != (_STATEMENT, _PREDICATE):
-            raise InvalidInput("the statement is not SLSA provenance, version 1")
-        subjects = items(statement.get("subject"), "a statement's subject", _MOST_SUBJECTS)
-        if artifact not in {_digest(each, "a subject") for each in subjects}:
-            raise InvalidInput(f"the provenance is about another artifact than {artifact}")
-        predicate = members(statement.get("predicate"), "the predicate")
+        predicate = predicate_of(data, artifact, _PREDICATE, "SLSA provenance, version 1")
         definition = members(predicate.get("buildDefinition"), "buildDefinition")
         if definition.get("buildType") != BUILD_TYPE:
             raise InvalidInput("the provenance describes a build that is not Octet's")
@@ -126,7 +112,7 @@ class Provenance:
         digests = {}
         for each in items(definition.get("resolvedDependencies"), "resolvedDependencies", _MOST_DEPENDENCIES):
             name = text(members(each, "a dependency").get("name", ""), "a dependency's name")
-            digests[name] = _digest(each, "a dependency")
+            digests[name] = parse_digest_set(each, "a dependency")
         if digests.get("model") != self.inputs.source or digests.get(_TUNING_LOG) != self.tuning_log:
             raise InvalidInput("the provenance contradicts itself about the model or the tuning log")
 
@@ -141,17 +127,6 @@ def _inputs(definition: Mapping[str, Any], internal: Mapping[str, Any]) -> Build
         {text(name, "a tool"): text(version, "a version", 1 << 16) for name, version in toolchain.items()},
         members(external.get("options"), "options"),
     )
-
-
-def _by_algorithm(digest: Digest) -> dict[str, str]:
-    """Returns `digest` as a `DigestSet` of in-toto."""
-    return {"sha256": digest.removeprefix("sha256:")}
-
-
-def _digest(value: Any, what: str) -> Digest:
-    """Parses a `DigestSet`, which has to contain a SHA-256. Digests of other algorithms are ignored."""
-    digests = members(members(value, what).get("digest"), f"the digest of {what}")
-    return parse_digest("sha256:" + text(digests.get("sha256"), f"the SHA-256 of {what}"))
 
 
 def _seconds(value: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
+from service.api.control.gate import check_gate
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.errors import Conflict, NotFound
@@ -23,7 +24,10 @@ router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class
 
 _logger = logging.getLogger(__name__)
 _UNREADY: dict[int | str, dict[str, Any]] = {
-    409: {"description": "The version has no successful build, or there is no version to roll back to."},
+    409: {
+        "description": "The version has no successful build, or not the required scores (`gate_not_passed`), or there "
+        "is no version to roll back to."
+    },
     503: {"description": "The version was built for this machine, but cannot be loaded; nothing changed."},
 }
 
@@ -35,13 +39,15 @@ async def promote(name: wire.PathName, promotion: wire.Promotion, services: Serv
     The version is loaded and warmed up before the first request is switched to it. Requests that are running are
     completed by the version that they started with.
 
+    With `least`, or the setting `promote_least`, the version needs these scores. `octet evaluate --attach` stores them.
+    A rollback needs none.
     """
     check_alias(promotion.alias)
 
     def change() -> Alias:
         return services.aliases.promote(name, promotion.alias, promotion.version, promotion.percent)
 
-    return views.alias(await _switch(services, "promote", name, promotion.version, change))
+    return views.alias(await _switch(services, "promote", name, promotion.version, change, promotion.least))
 
 
 @router.post(
@@ -75,9 +81,21 @@ async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: Ser
     return Response(status_code=204)
 
 
-async def _switch(services: Services, action: str, name: str, version: int, change: Callable[[], Alias]) -> Alias:
-    """Loads `version`, changes an alias to it by calling `change`, and notifies all processes of this server."""
-    await run_in_threadpool(_check_built, services, name, version)
+async def _switch(
+    services: Services,
+    action: str,
+    name: str,
+    version: int,
+    change: Callable[[], Alias],
+    least: Mapping[str, float] | None = None,
+) -> Alias:
+    """Loads `version`, changes an alias to it by calling `change`, and notifies all processes of this server.
+
+    Args:
+        least: the scores that the version needs in addition to those that the settings require; None for a rollback,
+            which needs none.
+    """
+    await run_in_threadpool(_check_version, services, name, version, least)
     async with AsyncExitStack() as stack:
         # if this server cannot serve the version, only workers on other machines do
         if version in await services.registry.versions(name):
@@ -104,10 +122,13 @@ def _find(services: Services, name: str, alias: str) -> Alias:
     return found
 
 
-def _check_built(services: Services, name: str, version: int) -> None:
+def _check_version(services: Services, name: str, version: int, least: Mapping[str, float] | None) -> None:
     services.models.version(name, version)
-    if not services.builds.serving(name, version, [target.name for target in TARGETS]):
+    builds = services.builds.serving(name, version, [target.name for target in TARGETS])
+    if not builds:
         raise Conflict(
             f"version {version} of model {name!r} has no succeeded build",
             hint=f"octet builds --model {name} shows them",
         )
+    if least is not None:
+        check_gate(services, name, version, builds, least)

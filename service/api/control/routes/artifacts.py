@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from service.api.access.tenants import check_artifact
 from service.api.control import paths, submission, views, wire
-from service.api.control.body import source_of
+from service.api.control.body import small_body, source_of
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -23,7 +23,10 @@ from service.compiler.build.artifact_archive import check_head, received
 from service.core.artifacts.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.artifacts.explanation import build_explanation
 from service.core.digest import Digest
-from service.core.errors import InvalidInput, NotFound
+from service.core.errors import Forbidden, InvalidInput, NotFound, Untrusted
+from service.core.provenance import trusted_keys
+from service.core.provenance.envelope import MOST_BYTES
+from service.runtime.scores import read_score
 
 router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"], route_class=BoundedRoute)
 
@@ -83,6 +86,37 @@ async def push_artifact(
         return views.answer_with_build(response, build, services.builds)
 
     return await run_in_threadpool(record)
+
+
+@router.put(
+    "/{digest}/score",
+    summary="Attach a score",
+    status_code=204,
+    openapi_extra={"requestBody": {"required": True, "content": _JSON}},
+    responses={
+        400: {"description": "The body is not a score of this artifact."},
+        403: {"description": "No key that this server trusts signed the score, or the API key is a tenant's."},
+        413: {"description": "The body is larger than a score may be."},
+    },
+)
+async def put_score(digest: wire.PathDigest, request: Request, services: ServicesOf) -> Response:
+    """Replaces the artifact's score by the one in the body, as `octet evaluate --attach` sends it. Promotions may
+    require scores.
+    """
+    document = await small_body(request, MOST_BYTES)
+
+    def attach() -> None:
+        artifact = Digest(digest)
+        _manifest_bytes(services, artifact)
+        try:
+            found = read_score(document, artifact, trusted_keys(services.settings))
+        except Untrusted as error:
+            raise Forbidden(error.message, hint=error.hint) from error
+        services.layout.attach(artifact, Report.SCORE, document)
+        services.audit.note("put_score", artifact=artifact, key=found.key.id if found.key else None)
+
+    await run_in_threadpool(attach)
+    return Response(status_code=204)
 
 
 @router.get(
@@ -158,6 +192,12 @@ _add_report(
     "Get the facts about the model",
     "The model's signature, operators, multiply-accumulates and parameters, and the quantization of "
     "its weights and activations.",
+)
+_add_report(
+    Report.SCORE,
+    "Get the score",
+    "An in-toto Statement with the scores of the artifact on a data set, which `octet evaluate --attach` stored. If it "
+    "is signed, a DSSE envelope with the statement as its payload.",
 )
 _add_report(
     Report.PROVENANCE,

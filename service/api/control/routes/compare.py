@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, wire
+from service.api.control.body import small_body
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.cluster.settings import Role
 from service.core.cluster.worker import Worker, WorkerState
-from service.core.errors import NotReady, TooLarge, Unsupported
+from service.core.errors import NotReady, Unsupported
 from service.workers.routing.comparing import Answer, ask_all, differences
 from service.workers.routing.security import security_of
 
@@ -45,14 +46,10 @@ async def compare(
     """
     if services.settings.role is not Role.API:
         raise Unsupported("only the API of a cluster has pools to compare", hint="octet verify checks one artifact")
-    body, most_bytes = bytearray(), services.settings.max_predict_bytes
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most_bytes:
-            hint = "OCTET_MAX_PREDICT_BYTES raises the limit"
-            raise TooLarge(f"the body is larger than {most_bytes} bytes", hint=hint)
+    limit_bytes = services.settings.max_predict_bytes
+    body = await small_body(request, limit_bytes, "OCTET_MAX_PREDICT_BYTES raises the limit")
     headers = {header: request.headers[header] for header in _PASSED if header in request.headers}
-    return await run_in_threadpool(_compare, services, name, version, headers, bytes(body))
+    return await run_in_threadpool(_compare, services, name, version, headers, body)
 
 
 def _compare(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from service.api.control.wire.base import Wire
 from service.api.control.wire.parameters import DEFAULT_ALIAS
@@ -44,6 +45,13 @@ class Promotion(Wire):
         ge=1,
         le=ALL_PERCENT,
         description="The percentage of requests that the version serves; less than 100 makes it a canary.",
+    )
+    least: dict[Annotated[str, Field(max_length=132)], FiniteFloat] = Field(
+        {},
+        max_length=64,
+        description="The scores that the version needs, by name, in addition to the setting `promote_least`; a name "
+        "followed by `.low` is the lower end of the confidence interval.",
+        examples=[{"top1": 0.7, "equal_outputs": 1.0}],
     )
 
 

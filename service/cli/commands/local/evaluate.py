@@ -37,6 +37,8 @@ from service.cli.stages import StageView
 from service.core.builds.options import parse_open_shapes
 from service.core.settings import Settings
 from service.core.verification.scoring import Metric
+from service.evaluate.attached import attach as attach_score
+from service.evaluate.attached import document_of
 from service.evaluate.evaluation import Evaluation
 from service.evaluate.local import Request, evaluate_artifact, opened
 from service.evaluate.messages import DataSet
@@ -119,6 +121,13 @@ def evaluate(
     shown: Annotated[
         int, typer.Option("--show", min=0, help="The most inputs with wrong or different results to report.")
     ] = MOST_CASES,
+    attach: Annotated[
+        bool,
+        typer.Option(
+            "--attach",
+            help="Attach the score to the artifact, so that octet promote can require it. OCTET_SIGNING_KEY signs it.",
+        ),
+    ] = False,
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, help="Use at most this many inputs.", show_default="all")
     ] = None,
@@ -159,24 +168,35 @@ def evaluate(
         if Path(model).exists():
             shapes = parse_open_shapes(input_shape)
             request = Request(Path(model), source, artifact, against, numerics, shapes, threads, unsandboxed)
-            found = _evaluate_here(request, task, settings, output)
+            found = _evaluate_here(request, task, settings, output, attach)
         else:
             named = name_and_version(model)
-            with Client(server_url(server), key) as client, _bars(output) as tick:
-                found = evaluate_on_server(client, named, task, against, source, settings, tick)
+            with Client(server_url(server), key) as client:
+                with _bars(output) as tick:
+                    found = evaluate_on_server(client, named, task, against, source, settings, tick)
+                if attach:
+                    client.put_score(found.subject.artifact, document_of(found, settings))
         if as_json:
             output.document(found.to_json())
-        else:
-            _show(output, found, report)
+            return
+        _show(output, found, report)
+        if attach:
+            signed = "signed" if settings.signing_key else "not signed: OCTET_SIGNING_KEY is not set"
+            output.show(Text(f"the score is attached to the artifact, {signed}"))
 
 
-def _evaluate_here(request: Request, task: Task, settings: Settings, output: Output) -> Evaluation:
+def _evaluate_here(request: Request, task: Task, settings: Settings, output: Output, attaches: bool) -> Evaluation:
+    if attaches:
+        request.require_folder()
     with ExitStack() as stack:
         with StageView(output.progress) as view:
             folder, digest = stack.enter_context(opened(request, settings, view))
             view.finish(time.monotonic())
         with _bars(output) as tick:
-            return evaluate_artifact(request, folder, digest, task, settings, tick)
+            found = evaluate_artifact(request, folder, digest, task, settings, tick)
+        if attaches:
+            attach_score(folder, digest, document_of(found, settings))
+        return found
 
 
 @contextmanager

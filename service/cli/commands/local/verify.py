@@ -24,12 +24,13 @@ from service.cli.options import (
 from service.cli.output import FAILURE, reporting
 from service.cli.reports import label
 from service.core.digest import Digest, canonical_json, parse_digest
-from service.core.errors import InvalidInput, NotFound
+from service.core.errors import CorruptBlob, InvalidInput, NotFound, Untrusted
 from service.core.verification.agreement import different_from, keep_build_difference, may_serve
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
     from service.runtime.evidence import Evidence
+    from service.runtime.trust import Trust
 
 FolderOrDigest = Annotated[
     str,
@@ -66,9 +67,14 @@ def verify(
         if not as_json:
             output.show(_origin(evidence, asked_for=bool(trust.keys)))
         trust.require(evidence, digest)
+        scored = _score(layout, digest, trust)
+        if scored and not as_json:
+            output.show(Text(f"  {'score':<10}{scored['text']}", "yellow" if "problem" in scored else ""))
         report = {} if no_run else _run_and_compare(layout, digest, unsandboxed, accept_differences)
         if as_json:
-            output.document({"artifact": digest, **report, "provenance": _provenance_document(evidence)})
+            output.document(
+                {"artifact": digest, **report, "provenance": _provenance_document(evidence), "score": scored}
+            )
         elif not no_run:
             output.show(Text.assemble(f"{digest}: ", label({"numerics": report})), report["summary"])
         if (different := different_from(report)) is not None:
@@ -115,6 +121,36 @@ def _run_and_compare(layout: OciLayout, digest: Digest, unsandboxed: bool, accep
     earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     found = model.compare(vectors, layout.attached_file(digest, Report.PROBES))
     return keep_build_difference(verdict(found), earlier, accepts=accepts)
+
+
+def _score(layout: OciLayout, digest: Digest, trust: Trust) -> dict[str, Any] | None:
+    """Returns the attached score and who signed it; or the problem with it. None if there is none."""
+    from service.cli.reports import metrics_text
+    from service.runtime.scores import attached_score
+
+    try:
+        found = attached_score(layout, digest, trust.keys)
+    except (InvalidInput, Untrusted, CorruptBlob) as error:
+        return {"problem": error.message, "text": error.message}
+    if found is None:
+        return None
+    score, key = found.score, found.key
+    signed = "not signed"
+    if key is not None:
+        signed = f"signed by {key.name}"
+    elif found.claimed:
+        signed = "its signature was not checked: OCTET_TRUSTED_KEYS is not set"
+    return {
+        "text": f"{metrics_text(score.metrics)} on {score.inputs} inputs of {score.data}, {signed}",
+        "metrics": {name: metric.to_json() for name, metric in score.metrics.items()},
+        "data": score.data,
+        "data_digest": score.data_digest,
+        "inputs": score.inputs,
+        "reference": score.reference or None,
+        "evaluator": score.evaluator,
+        "finished_at": score.finished_at,
+        "signed_by": key and {"name": key.name, "key": key.id},
+    }
 
 
 def _provenance_document(evidence: Evidence) -> dict[str, Any] | None:

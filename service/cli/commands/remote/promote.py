@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,7 @@ import typer
 from service.cli.client import Client
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting
-from service.core.errors import NotFound
+from service.core.errors import InvalidInput, NotFound
 from service.core.models.alias import ALL_PERCENT, STABLE
 
 NameArgument = Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")]
@@ -31,13 +33,22 @@ def promote(
             help="The share of requests to send to it. Less than 100 makes the version a canary.",
         ),
     ] = ALL_PERCENT,
+    least: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--least",
+            metavar="SCORE=NUMBER",
+            help="Promote the version only if octet evaluate --attach has measured at least this score: top1=0.7, or "
+            "top1.low=0.7 for the lower end of its confidence interval. May be repeated.",
+        ),
+    ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send all or part of the requests for a model to this version."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        _show(output, name, client.promote(name, version, alias, percent))
+        _show(output, name, client.promote(name, version, alias, percent, parse_least(least or ())))
         if percent < ALL_PERCENT and not as_json:
             output.next_command(f"octet promote {name} {version}{server_flag(server)}")
 
@@ -56,6 +67,21 @@ def rollback(
     """Return to the previous version: end a canary, or undo a promotion."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
+
+
+def parse_least(texts: Sequence[str]) -> dict[str, float]:
+    """Parses scores such as `top1=0.7`. Raises `InvalidInput` if one is malformed, or occurs twice."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not name or name in found or not math.isfinite(value):
+            raise InvalidInput(f"{text!r} is not the least value of one more score", hint="write it like top1=0.7")
+        found[name] = value
+    return found
 
 
 def _promoted_last(client: Client, name: str, alias: str) -> int:

@@ -43,7 +43,8 @@ from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.build import Stage
 from service.core.builds.options import parse_open_shapes
-from service.core.errors import BuildFailed, Different, OctetError, from_json
+from service.core.digest import Digest
+from service.core.errors import BuildFailed, Different, Forbidden, InvalidInput, OctetError, from_json
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.model import model_name_of
 from service.core.target import ALL
@@ -117,6 +118,7 @@ def push(
 
             with archive_of(file) as upload:
                 pushed = push_artifact(client, upload, name or model_name_of(file), output, detach, metadata, accept)
+            _send_score(client, file, pushed["build"]["artifact"], output)
         else:
             with upload_of(file) as upload:
                 name_here, options = name or model_name_of(file), options | accept
@@ -142,6 +144,20 @@ def push(
             error = _error_of(each["build"]) if each["build"]["state"] == "different" else None
             if isinstance(error, Different):
                 output.refuse(error)
+
+
+def _send_score(client: Client, folder: Path, artifact: str | None, output: Output) -> None:
+    """Sends the score in a folder, if it has one and the build has ended. A refused score does not fail the push."""
+    from service.cache import OciLayout
+    from service.core.artifacts.artifact import Report
+
+    document = None if artifact is None else OciLayout.open(folder).attached(Digest(artifact), Report.SCORE)
+    if artifact is None or document is None:
+        return
+    try:
+        client.put_score(artifact, document)
+    except (Forbidden, InvalidInput) as error:
+        output.note(f"the server does not accept the score in {folder}: {error.message}")
 
 
 def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:

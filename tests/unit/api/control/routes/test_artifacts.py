@@ -5,6 +5,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.cache import OciLayout
@@ -12,6 +13,7 @@ from service.core.artifacts.artifact import Report
 from service.core.digest import Digest, digest_of
 from tests.support.blobs import damage_blob
 from tests.support.control_plane import MODEL, ControlPlane, problem
+from tests.support.scores import score_of
 
 
 @pytest.fixture
@@ -81,6 +83,7 @@ def detach(plane: ControlPlane, artifact: Digest) -> None:
 
 
 def test_the_content_is_a_layout_that_can_be_opened(plane: ControlPlane, artifact: Digest, tmp_path: Path) -> None:
+    plane.services.layout.attach(artifact, Report.SCORE, b"{}")
     response = plane.client.get(f"/api/v1/artifacts/{artifact}/content")
     assert response.headers["content-type"] == "application/x-tar"
     assert response.headers["content-length"] == str(len(response.content))
@@ -123,3 +126,26 @@ def test_an_invalid_digest(plane: ControlPlane) -> None:
 
 def test_reports_are_json(plane: ControlPlane, artifact: Digest) -> None:
     assert json.loads(plane.client.get(f"/api/v1/artifacts/{artifact}/numerics").content) == {"verified": True}
+
+
+class TestScore:
+    def put(self, plane: ControlPlane, artifact: Digest, document: bytes) -> httpx.Response:
+        return plane.client.put(f"/api/v1/artifacts/{artifact}/score", content=document)
+
+    def test_a_score_is_returned_as_it_was_stored(self, plane: ControlPlane, artifact: Digest) -> None:
+        url = f"/api/v1/artifacts/{artifact}/score"
+        problem(plane.client.get(url), 404, "not_found")
+        for value in (0.5, 0.6):
+            document = score_of(artifact, top1=value).to_bytes()
+            assert self.put(plane, artifact, document).status_code == 204
+            assert plane.client.get(url).content == document
+        (entry, *_) = plane.client.get("/api/v1/audit").json()["entries"]
+        assert (entry["action"], entry["artifact"], entry["key"]) == ("put_score", artifact, None)
+
+    def test_other_documents_are_refused(self, plane: ControlPlane, artifact: Digest) -> None:
+        other = score_of(digest_of(b"another"), top1=0.5).to_bytes()
+        assert "about another artifact" in problem(self.put(plane, artifact, other), 400, "invalid_input")["detail"]
+        problem(self.put(plane, artifact, b'{"top1": 0.9}'), 400, "invalid_input")
+        problem(self.put(plane, artifact, b""), 400, "invalid_input")
+        problem(self.put(plane, artifact, b" " * ((1 << 20) + 1)), 413, "too_large")
+        problem(self.put(plane, digest_of(b"no artifact"), other), 404, "not_found")
