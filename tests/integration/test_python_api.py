@@ -163,7 +163,7 @@ class TestQuantize:
         ("options", "message"),
         [
             ({}, "one of three ways"),
-            ({"data": "missing"}, "the calibration set does not exist: missing"),
+            ({"data": "missing"}, "the file or folder of inputs does not exist: missing"),
             ({"data": pictures(1), "method": "median"}, "method is 'median'"),
             ({"data": pictures(1), "samples": 0}, "samples is 0"),
             ({"data": pictures(1), "budget": "much"}, "'much' is not a share"),

@@ -17,7 +17,7 @@ from service import runtime
 from service.cache import Manifest, OciLayout
 from service.cli.commands.servers.pulled import served_folder
 from service.cli.registry import pull_to, push_folder
-from service.core.artifacts.artifact import TRAVELING
+from service.core.artifacts.artifact import PUBLISHED
 from service.core.errors import Conflict, InvalidInput, NotFound, TooLarge, Unauthorized, Untrusted
 from service.core.settings import Settings
 from service.registry import Registry, parse_reference, push
@@ -41,7 +41,7 @@ def test_a_pushed_artifact_is_pulled_with_its_reports_and_runs(model: Model, pus
     folder = tmp_path / "pulled"
     assert pull_to(parse_reference(pushed), folder, model.settings) == [model.digest]
     layout = OciLayout.open(folder)
-    for kind in TRAVELING:
+    for kind in PUBLISHED:
         assert layout.attached(model.digest, kind) == model.layout.attached(model.digest, kind)
     assert runtime.load(layout, trust=Trust.of(model.settings)).digest == model.digest
 
@@ -76,7 +76,7 @@ def test_pulling_again_fetches_only_missing_blobs(model: Model, pushed: str, tmp
 def parts(model: Model) -> Iterator[str]:
     for entry in model.layout.index():
         manifest = model.layout.manifest(entry.digest)
-        if entry.digest == model.digest or entry.artifact_type in TRAVELING:
+        if entry.digest == model.digest or entry.artifact_type in PUBLISHED:
             yield from (entry.digest, *(each.digest for each in (manifest.config, *manifest.layers)))
 
 
