@@ -1,6 +1,7 @@
 """Creates tests/fixtures/torch: small quantized PyTorch models, inputs, and PyTorch's outputs with each engine.
 
-    python -m scripts.torch_fixtures
+    python -m scripts.torch_fixtures              # all models
+    python -m scripts.torch_fixtures recurrent    # the recurrent ones only
 
 Needs PyTorch, which is not in any of the project's environments; the saved outputs let the tests run without it. The
 weights are random. The machine must have AVX512-VNNI, as the outputs of the x86 and onednn engines depend on it.
@@ -8,6 +9,7 @@ weights are random. The machine must have AVX512-VNNI, as the outputs of the x86
 
 from __future__ import annotations
 
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -217,6 +219,20 @@ def by_fx(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     return convert_fx(prepared)
 
 
+class Recurrent(nn.Module):
+    """Two layers of LSTM in both directions, and a GRU. Both return their states."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 9, num_layers=2, bidirectional=True, batch_first=batch_first)
+        self.gru, self.head = nn.GRU(18, 7, batch_first=batch_first), nn.Linear(7, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        y, (hidden, cell) = self.lstm(x)
+        y, last = self.gru(y)
+        return self.head(y), hidden, cell, last
+
+
 def by_hand(model: nn.Module, shape: tuple[int, ...], engine: str) -> nn.Module:
     model.eval()
     model.qconfig = get_default_qconfig(engine)
@@ -250,15 +266,30 @@ def save(name: str, model: Any, shape: tuple[int, ...], spreads: tuple[float, ..
         for position in range(len(spreads)):
             answer = loaded(torch.from_numpy(arrays[f"input.{position}"]))
             for index, output in enumerate(answer if isinstance(answer, tuple) else (answer,)):
-                arrays[f"{engine}.{position}.{index}"] = output.numpy()
+                arrays[f"{engine}.{position}.{index}"] = output.detach().numpy()
     kept: dict[str, Any] = arrays
     np.savez_compressed(FOLDER / f"{name}.npz", **kept)
+
+
+def recurrent() -> None:
+    """Saves a scripted model, of which all samples share ranges, and a traced model of one sample."""
+    torch.backends.quantized.engine = "x86"
+    types = {nn.LSTM, nn.GRU, nn.Linear}
+    torch.manual_seed(0)
+    scripted = torch.jit.script(quantize_dynamic(Recurrent(True).eval(), types))
+    save("recurrent", scripted, (2, 5, 6), (1e-6, 0.3, 1.0, 5.0))
+    traced = torch.jit.trace(quantize_dynamic(Recurrent(False).eval(), types), torch.randn(5, 1, 6))
+    save("recurrent_traced", traced, (5, 1, 6), (1e-6, 0.3, 1.0, 5.0))
 
 
 def main() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        recurrent()
+    if "recurrent" in sys.argv:
+        return
     image = (2, 3, 12, 12)
     torch.backends.quantized.engine = "x86"
     kinds: dict[str, Callable[[], nn.Module]] = {

@@ -30,7 +30,9 @@ def test_the_fixtures_are_there() -> None:
 # channels came first, so the elements of the result are at wrong positions.
 MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
 # The order in which onednn scales sums depends on the number of sums. The rule is not known.
-UNKNOWN = {("dynamic", ONEDNN)}
+UNKNOWN = {(name, ONEDNN) for name in ("dynamic", "recurrent", "recurrent_traced")}
+# PyTorch computes the functions of gates with other polynomials, so that values of up to 4 differ in their last bits.
+TOLERANCES = {"recurrent": 2.0**-21, "recurrent_traced": 2.0**-21}
 CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN | UNKNOWN]
 
 
@@ -53,11 +55,15 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
     inputs, expected = answers(path, ENGINES[mode])
     model = imported(path)
     actual = oracle.run_all(model.module, get_mode(mode), [[x] for x in inputs])
-    evidence.compare(model, mode, actual, expected)
+    evidence.compare(model, mode, actual, expected, TOLERANCES.get(path.stem, 0))
 
 
 COMPILED = [
-    pytest.param(path, mode, marks=[] if mode == FBGEMM or path.stem in ("residual", "dynamic") else pytest.mark.slow)
+    pytest.param(
+        path,
+        mode,
+        marks=[] if mode == FBGEMM or path.stem in ("residual", "dynamic", "recurrent") else pytest.mark.slow,
+    )
     for path, mode in CASES
 ]
 
@@ -67,7 +73,8 @@ def test_compiled_model_equals_torch(path: Path, mode: str, tmp_path: Path) -> N
     inputs, expected = answers(path, ENGINES[mode])
     model = compiled(path, mode, tmp_path, options=with_shapes({"": inputs[0].shape}))
     target = parse_target("host").name
-    evidence.compare_compiled(facts_of(imported(path)), target, [model.run([x]) for x in inputs], expected)
+    tolerance = TOLERANCES.get(path.stem, 0)
+    evidence.compare_compiled(facts_of(imported(path)), target, [model.run([x]) for x in inputs], expected, tolerance)
 
 
 def test_a_float_sequence_with_attention_equals_torch(tmp_path: Path) -> None:

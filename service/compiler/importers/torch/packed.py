@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.unpickler import Object
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
 CLASSES = "__torch__.torch.classes."  # PyTorch's own classes, which the archive's code does not define
-_QUANTIZED = f"{CLASSES}quantized"
+_QUANTIZED, _RECURRENT = f"{CLASSES}quantized", f"{CLASSES}rnn"
 _LEFT_OUT = "leave this layer out of the model, or in float"
 _TRANSPOSED = 1  # the only flag
 
@@ -39,17 +40,33 @@ class Packed:
     groups: int = 1
 
 
-def unpacked(module: str, kind: str, state: Any) -> Packed:
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The weights of one direction of an LSTM or GRU layer, whose activations are quantized at run time.
+
+    Attributes:
+        of_input: `[gates * hidden, inputs]`, with the bias that is added to the products of the input.
+        of_state: `[gates * hidden, hidden]`, with the bias that is added to the products of the state.
+        reduced: true if activations have 7 bits.
+    """
+
+    of_input: Packed
+    of_state: Packed
+    reduced: bool
+
+
+def unpacked(module: str, kind: str, state: Any) -> Packed | Cell:
     """Returns the parameters that a pickle contains, as an object of class `kind` in `module`.
 
     Raises:
         MalformedModel: `state` is not a valid state of such an object.
         Unsupported: the object belongs to another type of layer.
     """
+    if module == _RECURRENT and kind == "CellParamsBase":
+        return _cell(state)
     if module != _QUANTIZED:
         whole = f"{module.removeprefix(CLASSES)}.{kind}"[:100]
-        layer = " (a quantized LSTM or GRU)" if module == f"{CLASSES}rnn" else ""
-        raise Unsupported(f"objects of PyTorch's class {whole!a}{layer} cannot be compiled", hint=_LEFT_OUT)
+        raise Unsupported(f"objects of PyTorch's class {whole!a} cannot be compiled", hint=_LEFT_OUT)
     match kind, state:
         case "LinearPackedParamsBase", (weight, bias):
             return linear(weight, bias)
@@ -61,6 +78,31 @@ def unpacked(module: str, kind: str, state: Any) -> Packed:
             raise _misfit(kind)
         case _:
             raise Unsupported(f"parameters of the kind {kind[:100]!a} cannot be compiled", hint=_LEFT_OUT)
+
+
+def _cell(state: Any) -> Cell:
+    """Returns the parameters in the state that `QuantizedCellParamsDynamic::__getstate__` writes
+    (aten/src/ATen/native/RNN.cpp). The packed weights contain the biases too.
+    """
+    match state:
+        case ("quantized_dynamic", [_, _], [], [int(reduced)], [Object() as of_input, Object() as of_state]):
+            parts = [_linear_of(each) for each in (of_input, of_state)]
+        case (str(kind), *_) if kind != "quantized_dynamic":
+            raise Unsupported(
+                f"the parameters {kind[:100]!a} of an LSTM or GRU cannot be compiled",
+                hint="quantize_dynamic(model, {torch.nn.LSTM}, dtype=torch.qint8); or leave it in float",
+            )
+        case _:
+            raise _misfit("CellParamsBase")
+    return Cell(parts[0], parts[1], bool(reduced))
+
+
+def _linear_of(value: Object) -> Packed:
+    if (value.kind.module, value.kind.name) != (_QUANTIZED, LINEAR):
+        raise _misfit("CellParamsBase")
+    packed = unpacked(_QUANTIZED, LINEAR, value.state)
+    assert isinstance(packed, Packed)
+    return packed
 
 
 def linear(weight: Any, bias: Any) -> Packed:

@@ -21,12 +21,25 @@ from service.compiler.importers.torch.operators import (
     movement,
     pooling,
     real,
+    recurrent,
     resizing,
 )
 
 Rule = Callable[..., Any]
 
-_FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling, resizing)
+_FAMILIES = (
+    accumulating,
+    casts,
+    dynamic,
+    elementwise,
+    functions,
+    fused,
+    joining,
+    movement,
+    pooling,
+    recurrent,
+    resizing,
+)
 RULES: dict[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # These rules take precedence if none of an operator's operands is quantized.
 REAL_RULES: dict[str, Rule] = {**real.RULES, **layers.RULES}

@@ -71,7 +71,22 @@ def _to(node: Node, self: Any, *options: Any) -> Value:
     return node.value(relax.op.astype(x.expr, wanted), None)
 
 
+def _dtype_of(node: Node, a: Any) -> int:
+    """Returns the number that PyTorch gives to the type of a real tensor."""
+    dtype = node.tensor(a).dtype
+    number = next((number for number, name in _DTYPES.items() if name == dtype), None)
+    if number is None or node.tensor(a).quantized is not None:
+        node.unsupported(f"on {dtype}")
+    return number
+
+
+def _device_of(_: Node, a: Any) -> None:
+    """Octet computes on one device, so no operator reads its name."""
+
+
 RULES = {
+    "prim::device": _device_of,
+    "prim::dtype": _dtype_of,
     "aten::to": _to,
     "octet::dequantize": _dequantize_as,
     "octet::quantize": _quantize,

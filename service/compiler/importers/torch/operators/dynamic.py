@@ -26,10 +26,10 @@ def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = Fals
         len(shape) >= 2 and shape[-1] == depth, f"cannot multiply shape {list(shape)} by weights {[units, depth]}"
     )
     if shape[0] == 1:
-        return node.value(_scaled(node, x, layer, reduced=reduced), None)
+        return node.value(scaled(node, x, layer, reduced=reduced), None)
     sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # the whole sample has one range
     return node.value(
-        relax.op.reshape(node.emit(_scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
+        relax.op.reshape(node.emit(scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
     )
 
 
@@ -38,7 +38,7 @@ def _linear_relu_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any =
     return node.value(relax.op.nn.relu(sums.expr), None)
 
 
-def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
+def scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
     """Returns the rows `[1, …, K]` of a sample times the transposed weights, `[1, …, O]`. All rows have one range."""
     ranges = Ranges(node, x, list(range(1, len(shape_of(x)))), DENSE, reduced=reduced)
     for parameter in (SCALE, ZERO_POINT, FACTOR):

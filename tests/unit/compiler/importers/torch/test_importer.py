@@ -137,13 +137,13 @@ def test_scales_of_products_with_numbers_are_rounded_once() -> None:
     assert np.float32(last.per_tensor("in_type").scale) == exact
 
 
-CELL = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.classes.rnn\nCellParamsBase\n)\x81)bub."
+TABLE = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.classes.my\nTableBase\n)\x81)bub."
 
 
 @pytest.mark.parametrize(
     ("record", "content", "what"),
     [
-        ("data__pkl", CELL, "'rnn.CellParamsBase' .a quantized LSTM or GRU. cannot be compiled"),
+        ("data__pkl", TABLE, "'my.TableBase' cannot be compiled"),
         ("constants__pkl", b"\x80\x02ctorch\nsparse_coo\n.", "names 'torch.sparse_coo', which Octet does not read"),
     ],
 )
