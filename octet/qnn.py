@@ -8,7 +8,7 @@ from tvm.relax import dpl as patterns
 from service.compiler.dialects.building import Graph, Module
 from service.compiler.dialects.dialect import Dialect
 from service.compiler.dialects.operators import Operator
-from service.compiler.dialects.reading import attribute_of, type_of, value_of
+from service.compiler.dialects.reading import attribute_of, constant, type_of, value_of
 from service.compiler.qnn.expressions.formula import (
     InvalidFormula,
     clip,
@@ -51,7 +51,7 @@ from service.compiler.qnn.ops import (
     unary,
 )
 from service.compiler.qnn.type_parser import parse as type
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 __all__ = [
     "Dialect",
@@ -61,11 +61,13 @@ __all__ = [
     "Module",
     "Operator",
     "QuantizedType",
+    "accumulator_type",
     "add",
     "attribute_of",
     "avg_pool2d",
     "clip",
     "concatenate",
+    "constant",
     "conv2d",
     "conv2d_transpose",
     "dense",

@@ -20,6 +20,7 @@ from service.compiler.build.local import compile_to
 from service.compiler.dialects.building import Graph, Module
 from service.compiler.dialects.operators import Operator
 from service.compiler.qnn import ops
+from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops.defined import Definition
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.builds.build import Stage
@@ -79,7 +80,7 @@ def prove(
                 case = build(operator)
                 expected = case.module.evaluate(*case.inputs, numerics=numerics)
                 found = _run(case, target, numerics, settings)
-            except UnsupportedOperator as error:
+            except (IllTyped, UnsupportedOperator) as error:
                 yield Proof(operator.name, form, target, refusal=error.message)
                 continue
             except VerificationFailed as error:  # the build's own check found a difference
@@ -97,6 +98,7 @@ def _forms(definition: Definition) -> list[tuple[str, Callable[[Operator], _Case
             ("int8" if one else "int8, all pairs", lambda operator: _integers(operator, _INPUT, _OUTPUT)),
             ("uint8" if one else "uint8, all pairs", lambda operator: _integers(operator, _UNSIGNED, _UNSIGNED)),
             ("int16", lambda operator: _integers(operator, _WIDE, _WIDE_OUTPUT)),
+            *([("epilogue of a convolution", _epilogue)] if one else []),
         ]
     forms: list[tuple[str, Callable[[Operator], _Case]]] = [("float32, samples and boundaries", _real)]
     if definition.operands == 1:
@@ -141,12 +143,15 @@ def _epilogue(operator: Operator) -> _Case:
     weight[:, 0, 0, 0] = np.linspace(-127, 127, _CHANNELS).astype(np.int8)
     scales = tuple(float(np.float32(2.0 ** (-4 - 0.5 * channel))) for channel in range(_CHANNELS))
     accumulators = QuantizedType("int32", scales, (0,) * _CHANNELS, axis=3)
+    convert: Callable[..., relax.Call] = operator.stored
+    if operator.definition.takes_integers:
+        convert, accumulators = operator, QuantizedType("int32", (2.0**-8,), (0,))
     with Graph() as graph:
         x = graph.input("x", values.shape, "int8")
         weight_type = QuantizedType("int8", (1.0,), (0,))
         bias = relax.const(np.zeros(_CHANNELS, np.int32))
         sums = ops.conv2d(x, relax.const(weight), bias, in_type=_INPUT, weight_type=weight_type)
-        graph.output(y=graph.emit(operator.stored(graph.emit(sums, "sums"), accumulators, _OUTPUT), "y"))
+        graph.output(y=graph.emit(convert(graph.emit(sums, "sums"), in_type=accumulators, out_type=_OUTPUT), "y"))
     return _Case("epilogue", graph.module, [values])
 
 

@@ -10,6 +10,7 @@ from typing import Self
 import tvm
 from tvm import relax
 
+from service.compiler.dialects.reading import constant
 from service.compiler.importers.builder.module import At, param, unique_specs
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.lowering.passes import Context, pipeline
@@ -54,8 +55,7 @@ class Graph:
 
     def constant(self, value: Array, dtype: str | None = None) -> relax.Constant:
         """Returns a constant tensor."""
-        array = value if dtype is None else value.astype(dtype)
-        return relax.const(array, array.dtype.name)
+        return constant(value, dtype)
 
     def emit(self, call: relax.Expr, name: str = "") -> relax.Var:
         """Adds an operator, and returns its result. Raises `IllTyped` if its operands do not fit together."""

@@ -1,9 +1,10 @@
-"""Reads the operators of a matched subgraph."""
+"""Reads the operators of a matched subgraph, and makes constants."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.qnn import operation
@@ -29,3 +30,9 @@ def type_of(call: relax.Expr, name: str) -> QuantizedType:
 def value_of(expr: relax.Expr) -> Array | None:
     """Returns the value of a constant, or None for anything that is computed."""
     return operation.value_of(expr)
+
+
+def constant(value: Array, dtype: str | None = None) -> relax.Constant:
+    """Returns a constant tensor, converted to `dtype` unless it is None."""
+    array = np.ascontiguousarray(value if dtype is None else value.astype(dtype))
+    return relax.const(array, array.dtype.name)

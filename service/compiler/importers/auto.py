@@ -16,9 +16,7 @@ from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.compiler.importers.torch.exported import importer as exported
-from service.compiler.qnn.joins import join_moves
-from service.compiler.qnn.patterns import PATTERNS, apply_patterns
-from service.compiler.qnn.transposes import move_transposes
+from service.compiler.qnn.patterns import PATTERNS, apply_patterns, matched_form
 from service.core.errors import MalformedModel, Unsupported
 
 _DAMAGED = "the file is damaged, or the program that wrote it has a bug: export the model again"
@@ -74,9 +72,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
 
 
 def _with_patterns(imported: ImportedModel, names: Sequence[str]) -> ImportedModel:
-    """Applies the patterns that change values. They match a graph without the permutations of axes between operators
-    that importers write around images.
-    """
-    module, applied = apply_patterns(move_transposes(join_moves(imported.module)), names)
+    """Applies the patterns that change values."""
+    module, applied = apply_patterns(matched_form(imported.module), names)
     notices = tuple(f"the pattern {name} was applied {count} times" for name, count in Counter(applied).items())
     return replace(imported, module=module, notices=(*imported.notices, *notices)) if applied else imported

@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax import dpl
 
-from service.compiler.qnn import graph
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.joins import join_moves
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.transposes import move_transposes
 from service.core.errors import OctetError, Unsupported
 
 # (the matched subgraph's result, the expression of each part of the pattern) -> the replacement; None for none
@@ -56,6 +60,31 @@ def apply_patterns(module: tvm.IRModule, names: Sequence[str]) -> tuple[tvm.IRMo
         module, count = _apply(module, PATTERNS[name])
         applied += [name] * count
     return module, applied
+
+
+def matched_form(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns a module that computes the same, without the permutations of axes between operators that importers write
+    around images. The remaining ones precede `dequantize`, and those of constants are computed.
+    """
+    return graph.rewrite(move_transposes(join_moves(module)), _permuted_before_dequantize)
+
+
+def _permuted_before_dequantize(
+    builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+) -> relax.Expr:
+    made = builder.lookup_binding(args[0]) if args and isinstance(args[0], relax.Var) else None
+    if graph.name_of(call) != "permute_dims" or made is None or graph.name_of(made) != "qnn.dequantize":
+        return graph.with_args(call, args)
+    found = Operation(made)
+    in_type, axes = found.quantized("in_type"), tuple(int(axis) for axis in call.attrs["axes"])
+    if in_type.blocks is not None:
+        return graph.with_args(call, args)
+    if in_type.axis is not None:
+        in_type = replace(in_type, axis=axes.index(in_type.axis))
+    value = value_of(made.args[0])
+    if value is not None:
+        return ops.dequantize(relax.const(np.ascontiguousarray(value.transpose(axes))), in_type)
+    return ops.dequantize(graph.emit(builder, relax.op.permute_dims(made.args[0], axes)), in_type)
 
 
 def _apply(module: tvm.IRModule, pattern: Pattern) -> tuple[tvm.IRModule, int]:

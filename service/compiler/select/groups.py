@@ -14,7 +14,7 @@ from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.scaling.by_channel import is_by_channel
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.ops.defined import is_real, is_stored
+from service.compiler.qnn.ops.defined import converts, is_real
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
 from service.compiler.select.seen import Seen, channels_of, put_into, readers_of, seen_by
@@ -111,7 +111,7 @@ class Model:
                 # Only LSTMs rescale accumulators and add another tensor to them. The kernel of an LSTM is found
                 # separately.
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
-                requantizes = operation.name in _REQUANTIZING or is_stored(operation)
+                requantizes = operation.name in _REQUANTIZING or converts(operation)
                 if requantizes and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif producer is not None and self._scales_product(operation, producer):

@@ -70,7 +70,7 @@ def prove(
 ) -> None:
     """Compile each operator, and compare every result with the oracle: all 8-bit inputs, and samples of wider ones.
 
-    Runs the code of the files in this process. Exit status 1: a result differs.
+    Runs the code of the files in this process. Exit status 1: a result differs, or an operator has no form to compare.
     """
     with reporting(as_json) as output:
         require_compiler()
@@ -100,5 +100,6 @@ def prove(
                 numbers = (count(each.compared), count(each.different)) if each.compared else ("", "")
                 table.add_row(each.operator, each.form, each.target, *numbers, each.refusal)
             output.show(table)
-        if any(each.different for each in proofs):
+        compared = {each.operator for each in proofs if each.compared}
+        if any(each.different for each in proofs) or compared != set(operator or known):
             raise typer.Exit(FAILURE)

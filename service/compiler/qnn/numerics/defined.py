@@ -52,8 +52,8 @@ class RealForm:
         return pointwise(builder, _hint(operation), compute, operands)
 
 
-class IntegerForm:
-    """The formula of stored values. The result is clamped to the bounds of its type."""
+class IntegerForm(Converts):
+    """The formula of stored values, or of accumulators. The result is clamped to the bounds of its type."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -71,6 +71,9 @@ class IntegerForm:
             return in_one(lambda bind: clamped(expression.express(BoundOps(bind=bind), stored), out_type))
 
         return pointwise(builder, _hint(operation), compute, operands)
+
+    def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
+        return AppliedToIntegers(self._definition.expression(operation), operation.per_tensor("out_type").zero_point)
 
 
 class StoredForm(Converts):
@@ -136,6 +139,21 @@ class Applied(Requantization):
         value = ops.keep(self.expression.express(ops, [real]), "float32")
         numbers = [ops.const(number) for number in self.quantization.numbers]
         return self.quantization.express(ops, value, numbers) - ops.const(self.zero_point)
+
+
+@dataclass(frozen=True)
+class AppliedToIntegers(Requantization):
+    """Applies a formula to accumulators.
+
+    Attributes:
+        zero_point: the zero point of the result.
+    """
+
+    expression: Expression
+    zero_point: int
+
+    def express(self, ops: Ops, accumulator: Value, channels: Sequence[Value]) -> Value:
+        return self.expression.express(ops, [accumulator]) - ops.const(self.zero_point)
 
 
 def formula_of(definition: Definition, operation: Operation, dequantize: Formula, quantize: Formula) -> Formula:

@@ -108,10 +108,12 @@ def is_real(operation: Operation) -> bool:
     return definition_of(operation.name) is not None and not _given_types(operation)
 
 
-def is_stored(operation: Operation) -> bool:
-    """True if the operation is the stored form of an operator that is defined by a formula of real values."""
+def converts(operation: Operation) -> bool:
+    """True if the operation takes stored values or accumulators of one tensor, and returns stored values: it may be
+    computed together with the layer before it.
+    """
     found = definition_of(operation.name)
-    return found is not None and not found.takes_integers and bool(_given_types(operation))
+    return found is not None and found.operands == 1 and bool(_given_types(operation))
 
 
 def operand_types(operation: Operation) -> tuple[str, ...]:
@@ -222,7 +224,8 @@ def _type_of(o: Operation) -> relax.TensorType:
 def _integer_type(o: Operation, definition: Definition) -> relax.TensorType:
     types = {name: o.per_tensor(name) for name in (*definition.type_names, "out_type")}
     for name, each in types.items():
-        o.require(each.storage in _STORAGES, f"{name} is stored as {each.storage}, not in 8 or 16 bits")
+        is_allowed = each.storage in _STORAGES or (name == "in_type" and each.storage in _ACCUMULATORS)
+        o.require(is_allowed, f"{name} is stored as {each.storage}, not in 8 or 16 bits")
     shapes = [o.stored(index, types[name]) for index, name in enumerate(definition.type_names)]
     _check_types(o, definition, types)
     return tensor_type(_broadcast(o, shapes), types["out_type"].dtype)
