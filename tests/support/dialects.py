@@ -1,18 +1,46 @@
-"""Models with operators that only a dialect of a test can convert."""
+"""Models with operators that Octet imports only with a dialect, and the dialects of `examples/dialects`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from service.core.models.arrays import Array
 from tests.support.onnx_builder import OnnxBuilder
+from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "dialects"
+SOFTSIGN, FUSED = EXAMPLES / "softsign.py", EXAMPLES / "fused_softsign.py"
+ACCELERATOR, JSON_NETWORK = EXAMPLES / "accelerator.py", EXAMPLES / "json_network.py"
 CHANNELS, SIZE = 8, 12
 
 
-def curved_convolution() -> bytes:
-    """Returns an ONNX file: a convolution of 8-bit values, Softsign, and a conversion to int8.
+def onnx_softsign() -> bytes:
+    """Returns an ONNX file: Softsign between conversions of int8. The input and the output are int8 [1, 16, 16]."""
+    builder = OnnxBuilder()
+    x = builder.input("x", "int8", [1, 16, 16])
+    curved = builder.node("Softsign", [builder.dequantized(x, 0.05, 3, "int8")])
+    scale, zero_point = builder.quantization(1 / 64, -7, "int8")
+    builder.node("QuantizeLinear", [curved, scale, zero_point], ["y"])
+    builder.output("y", "int8", [1, 16, 16])
+    return builder.build()
 
-    The input `x` is float32 [1, 8, 12, 12].
+
+def tflite_softsign() -> bytes:
+    """Returns a TFLite file with the custom operator FlexSoftsign, from int8 to int8 [1, 16, 16]."""
+    builder = ModelBuilder()
+    x = builder.tensor("x", (1, 16, 16), np.int8, Quant(0.05, 3))
+    y = builder.tensor("y", (1, 16, 16), np.int8, Quant(1 / 64, -7))
+    builder.operator("CUSTOM", [x], [y])
+    builder.build([x], [y])
+    builder.model.operatorCodes[0].customCode = "FlexSoftsign"
+    return serialize(builder.model)
+
+
+def curved_convolution() -> bytes:
+    """Returns an ONNX file: a convolution of 8-bit values, Softsign, and a conversion to int8. The input `x` is
+    float32 [1, 8, 12, 12].
     """
     rng = np.random.default_rng(0)
     builder = OnnxBuilder()
@@ -25,14 +53,45 @@ def curved_convolution() -> bytes:
         builder.dequantized(weight, 0.01, 0, "int8"),
         builder.dequantized(bias, np.float32(0.05) * np.float32(0.01), 0, "int32"),
     ]
-    sums = builder.node("Conv", real, pads=[1, 1, 1, 1])
-    curved = builder.node("Softsign", [sums], ["curved"])
-    result = builder.dequantized(builder.quantized(curved, 1 / 64, -7, "int8"), 1 / 64, -7, "int8")
-    builder.node("Identity", [result], ["y"])
+    curved = builder.node("Softsign", [builder.node("Conv", real, pads=[1, 1, 1, 1])], ["curved"])
+    builder.node(
+        "Identity", [builder.dequantized(builder.quantized(curved, 1 / 64, -7, "int8"), 1 / 64, -7, "int8")], ["y"]
+    )
     builder.output("y", "float32", [1, 16, SIZE, SIZE])
     return builder.build()
 
 
-def inputs() -> np.ndarray:
+def convolution() -> tuple[bytes, Array, Array]:
+    """Returns an ONNX file with a convolution of int8 (QLinearConv), its weight `[O, C, KH, KW]`, and its bias. The
+    input `x` is int8 [1, 8, 12, 12] with scale 0.05 and zero point 3, the scale of the weight is 0.01, and the output
+    has scale 1 and zero point -5.
+    """
+    rng = np.random.default_rng(0)
+    weight = rng.integers(-127, 128, (16, CHANNELS, 3, 3)).astype(np.int8)
+    bias = rng.integers(-2000, 2000, 16).astype(np.int32)
+    builder = OnnxBuilder()
+    x = builder.input("x", "int8", [1, CHANNELS, SIZE, SIZE])
+    given = [x, *builder.quantization(0.05, 3, "int8"), builder.constant(weight)]
+    given += [*builder.quantization(0.01, 0, "int8"), *builder.quantization(1.0, -5, "int8"), builder.constant(bias)]
+    builder.node("QLinearConv", given, ["y"])
+    builder.output("y", "int8", [1, 16, SIZE - 2, SIZE - 2])
+    return builder.build(), weight, bias
+
+
+def float_network() -> bytes:
+    """Returns an ONNX file of real values: a dense layer, Softsign, and another dense layer. The input `x` is float32
+    [1, 16].
+    """
+    rng = np.random.default_rng(0)
+    builder = OnnxBuilder()
+    x = builder.input("x", "float32", [1, 16])
+    first = builder.node("MatMul", [x, builder.constant(rng.normal(0, 0.3, (16, 32)), "float32")])
+    curved = builder.node("Softsign", [first], ["curved"])
+    builder.node("MatMul", [curved, builder.constant(rng.normal(0, 0.3, (32, 4)), "float32")], ["y"])
+    builder.output("y", "float32", [1, 4])
+    return builder.build()
+
+
+def reals() -> Array:
     """Returns an input of `curved_convolution`."""
     return np.random.default_rng(1).normal(0, 2, (1, CHANNELS, SIZE, SIZE)).astype(np.float32)
