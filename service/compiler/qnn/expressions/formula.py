@@ -69,10 +69,10 @@ class Scalar:
         return _divided(other, self)
 
     def __lshift__(self, other: Scalar | int) -> Scalar:
-        return _binary("<<", lambda ops, a, b: ops.shift_left(a, b), self, other, dtype="int32")
+        return _shifted("<<", lambda ops, a, b: ops.shift_left(a, b), self, other)
 
     def __rshift__(self, other: Scalar | int) -> Scalar:
-        return _binary(">>", lambda ops, a, b: a >> b, self, other, dtype="int32")
+        return _shifted(">>", lambda ops, a, b: a >> b, self, other)
 
     def __and__(self, other: Scalar | int) -> Scalar:
         return _binary("&", lambda ops, a, b: a & b, self, other, dtype="int32")
@@ -215,7 +215,9 @@ def multiply_high(x: Scalar, significand: Scalar | int) -> Scalar:
 
 def divide_by_power(x: Scalar, exponent: Scalar | int) -> Scalar:
     """Returns x / 2**exponent, halves away from zero, for exponents of at least 1."""
-    return _binary("divide_by_power", lambda ops, a, b: ops.divide_by_pot(a, b), x, exponent, dtype="int32")
+    # Vectors divide numbers above -2**31 only. The next number has the same result.
+    least = maximum(x, 1 - (1 << 31))
+    return _binary("divide_by_power", lambda ops, a, b: ops.divide_by_pot(a, b), least, exponent, dtype="int32")
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,12 @@ def _binary(
 
 def _divided(a: Scalar | Number, b: Scalar | Number) -> Scalar:
     return _binary("/", lambda ops, a, b: a / b, a, b, dtype="float32")
+
+
+def _shifted(name: str, compute: Callable[..., Value], x: Scalar, count: Scalar | int) -> Scalar:
+    if not isinstance(count, Scalar) and count not in range(32):
+        raise InvalidFormula(f"{name} shifts int32 by 0 to 31 bits, not by {count}")
+    return _binary(name, compute, x, count, dtype="int32")
 
 
 def _compared(name: str, compute: Callable[..., Value], a: Scalar | Number, b: Scalar | Number) -> Scalar:
