@@ -48,7 +48,7 @@ def softsign(stored: Array) -> Array:
     """Returns Softsign from scale 0.05 and zero point 3 to scale 1/64 and zero point -7, in float32."""
     real = (stored.astype(np.float32) - 3) * np.float32(0.05)
     curved = real / (1 + np.abs(real))
-    return np.clip(np.rint(curved * 64) - 7, -128, 127).astype(np.int8)
+    return np.asarray(np.clip(np.rint(curved * 64) - 7, -128, 127), np.int8)
 
 
 class TestExamples:
@@ -200,7 +200,7 @@ def test_an_installed_package_is_a_dialect(tmp_path: Path) -> None:
     model = written(tmp_path / "model.tflite", dialects.tflite_softsign())
 
     def inspect(name: str) -> subprocess.CompletedProcess[str]:
-        command = [tmp_path / "venv" / "bin" / "python", "-m", "service.cli", "inspect", model, "--graph"]
+        command = [str(tmp_path / "venv" / "bin" / "python"), "-m", "service.cli", "inspect", str(model), "--graph"]
         environment = {**os.environ, "OCTET_DIALECTS": name}
         return subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, env=environment)
 

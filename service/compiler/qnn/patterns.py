@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import dpl
 
@@ -97,11 +98,15 @@ def _apply(module: tvm.IRModule, pattern: Pattern) -> tuple[tvm.IRModule, int]:
             return found
         try:
             made = pattern.rewrite(found, parts)
+            if made is not None:
+                _check_type(found, made)
         except Exception as error:  # an exception must not pass through TVM's code
             failures.append(error)
             return found
-        count += made is not None
-        return found if made is None else made
+        if made is None:
+            return found
+        count += 1
+        return made
 
     try:
         made = dpl.rewrite_call(pattern.pattern, rewrite, graph.main_of(module))
@@ -112,6 +117,23 @@ def _apply(module: tvm.IRModule, pattern: Pattern) -> tuple[tvm.IRModule, int]:
         return _typed(relax.transform.DeadCodeElimination()(tvm.IRModule({"main": made}))), count
     except Exception as error:
         raise _failed(pattern, error) from error
+
+
+def _check_type(found: relax.Expr, made: relax.Expr) -> None:
+    """Raises Unsupported unless the replacement has the type of the matched expression."""
+    if not isinstance(made, relax.Expr):
+        raise Unsupported(f"its replacement is {made!r}, not an expression")
+    wanted, given = found.ty, _type_of(relax.BlockBuilder(), made)
+    if not tvm_ffi.structural_equal(wanted, given):
+        raise Unsupported(f"its replacement is {given}, in place of {wanted}")
+
+
+def _type_of(builder: relax.BlockBuilder, expr: relax.Expr) -> tvm.ir.Type:
+    """Returns the type of an expression of nested calls."""
+    if not isinstance(expr, relax.Call):
+        return expr.ty
+    operands = [relax.Var("x", _type_of(builder, arg)) if isinstance(arg, relax.Call) else arg for arg in expr.args]
+    return graph.typed(builder, graph.with_args(expr, operands)).ty
 
 
 def _typed(module: tvm.IRModule) -> tvm.IRModule:

@@ -134,6 +134,11 @@ def test_what_cannot_be_expressed_is_refused(formula: Callable[..., Any], messag
 
 def test_a_value_of_another_formula_is_refused() -> None:
     leaked: list[f.Scalar] = []
-    trace(lambda x: leaked.append(x) or x, ["float32"], result="float32")
+
+    def leak(x: f.Scalar) -> f.Scalar:
+        leaked.append(x)
+        return x
+
+    trace(leak, ["float32"], result="float32")
     with pytest.raises(InvalidFormula, match="a value of another formula"):
         evaluated(trace(lambda x: x + leaked[0], ["float32"], result="float32"), [VALUES])
