@@ -18,6 +18,7 @@ from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
 from service.core.verification.vectors import sample_inputs
 from tests.support import (
     onnx_catalog,
+    onnx_catalog_dynamic,
     onnx_catalog_exports,
     onnx_catalog_real,
     tflite_catalog,
@@ -55,8 +56,8 @@ OF_TFLITE = (
     "svdf",
 )
 OF_ONNX = {
-    "DynamicQuantizeLinear": onnx_catalog_real.DYNAMIC,
-    "MatMulInteger": onnx_catalog_real.DYNAMIC,
+    "DynamicQuantizeLinear": onnx_catalog_dynamic.DYNAMIC,
+    "MatMulInteger": onnx_catalog_dynamic.DYNAMIC,
     "QLinearSoftmax": onnx_catalog.CATALOG,
     "QLinearAdd": onnx_catalog.CATALOG,
     "QLinearGlobalAveragePool": onnx_catalog.CATALOG,
