@@ -18,10 +18,11 @@ from service.core.verification.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, case
+from tests.support.onnx_catalog_dynamic import DYNAMIC
 from tests.support.onnx_catalog_exports import COMPUTED
 from tests.support.onnx_catalog_exports import MOVED as EXPORTED
 from tests.support.onnx_catalog_qdq import QDQ, clipped_conv, real_bias
-from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE, stored_conv_transpose
+from tests.support.onnx_catalog_real import MOVED, REAL, ROUNDED_ONCE, stored_conv_transpose
 from tests.support.onnx_reference import Reference
 
 CASES, SAMPLES = 15, 12
