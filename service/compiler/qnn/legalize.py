@@ -20,7 +20,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics.sums.accumulate import constant
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import OperandTypes
 
@@ -35,6 +35,8 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
     ) -> relax.Expr:
         if operation is None or operation.name not in ("qnn.conv2d", "qnn.dense") or operation.is_simulated:
             return graph.with_args(call, args)
+        if value_of(args[1]) is None:
+            return graph.with_args(call, args)  # instructions need weights that are packed while compiling
         data, weight, *bias = args
         in_type = _stored_as(operation.per_tensor("in_type"), operands.data)
         weight_type = _stored_as(operation.quantized("weight_type"), operands.weight)

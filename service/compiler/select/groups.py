@@ -107,7 +107,7 @@ class Model:
             if producer is not None and producer.name in _ACCUMULATING:
                 residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
                 inputs = (producer.call.args[0], *residual)
-                computed = all(isinstance(operand, relax.Var) for operand in inputs)
+                computed = all(isinstance(operand, relax.Var) for operand in inputs) and _has_weights(producer)
                 # Only LSTMs rescale accumulators and add another tensor to them. The kernel of an LSTM is found
                 # separately.
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
@@ -186,7 +186,10 @@ class Model:
         return {
             var: Group(str(var.name), operation, None, None, (operation.call.args[0],), var)
             for var, operation in self._operations.items()
-            if operation.name in _ACCUMULATING and var not in taken and isinstance(operation.call.args[0], relax.Var)
+            if operation.name in _ACCUMULATING
+            and var not in taken
+            and isinstance(operation.call.args[0], relax.Var)
+            and _has_weights(operation)
         }
 
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
@@ -250,6 +253,11 @@ class Model:
         moved = {self.channels_first[group.output]} if group.channels_first else set()
         moved |= set(self._inside.get(group.output, ()))
         return moved | {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
+
+
+def _has_weights(layer: Operation) -> bool:
+    """Returns true if the weights of a layer are constant. Kernels pack them while they are compiled."""
+    return value_of(layer.call.args[1]) is not None
 
 
 def _repeated(value: Array, shape: Sequence[int]) -> Array:

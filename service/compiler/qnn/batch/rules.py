@@ -287,6 +287,8 @@ def _first_dimension(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples
     """The rule of an operator that computes each element of its operands' first dimension independently."""
     operands = [b.operand(arg) for arg in call.args]
     samples = [each for each in operands if isinstance(each, Samples)]
+    if ops.name_of(call) in _OF_WEIGHTS and any(isinstance(each, Samples) for each in operands[1:]):
+        raise b.mixed(name_of(call))  # each sample has its own weights
     extents = {each.extent for each in samples}
     fits = extents == {1} or (len(extents) == 1 and ops.name_of(call) in _OF_ROWS)
     if not samples or not fits or any(each.axis or each.outer != 1 for each in samples):
@@ -305,6 +307,7 @@ def _samples(b: BatchBuilder, call: relax.Call) -> Samples:
     return x
 
 
+_OF_WEIGHTS = ("conv2d", "conv2d_transpose", "dense", "real_conv2d")
 _OF_ROWS = frozenset(
     {
         *("avg_pool2d", "conv2d", "dense", "dynamic_pad", "dynamic_parameter", "max_pool2d", "real_conv2d"),

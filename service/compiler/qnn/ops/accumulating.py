@@ -32,7 +32,8 @@ def conv2d(
 
     Args:
         x: `[N, H, W, C]`, the storage of `in_type` (per-tensor).
-        weight: `[O, KH, KW, C / groups]`, the storage of `weight_type` (per-tensor, or per-axis with axis 0).
+        weight: `[O, KH, KW, C / groups]`, the storage of `weight_type` (per-tensor, or per-axis with axis 0). It may be
+            computed while the model runs, but then no kernel computes the layer.
         bias: `[O]` of `accum_dtype`, quantized with scale s_x * s_w and zero point 0.
         padding: top, left, bottom, right; padded elements are real zeros, that is, the input's zero point.
 

@@ -5,7 +5,8 @@ The canonical form is the four-term expansion of Jain et al. 2020, section 4.2. 
     sum((x - zx) * (w - zw)) = sum(x * w) - zw * sum(x) - zx * sum(w) + count * zx * zw
 
 Terms 3 and 4 are constants and are folded into the bias. Term 2 is zero if zw is zero. Padding consists of zero points,
-so that every window is complete and `count` is the same for all windows.
+so that every window is complete and `count` is the same for all windows. If the weights are computed while the model
+runs, the zero points are subtracted from both operands instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.formula import ChannelConstant, Scalar, pointwise
@@ -27,6 +28,9 @@ from service.core.models.arrays import Array
 
 Compute = Callable[..., te.Tensor]
 
+# dtype of stored integers -> dtype that holds them less their zero point
+_WIDE = {"int8": "int16", "uint8": "int16", "int16": "int32", "uint16": "int32"}
+_NARROW = {"int8", "uint8", "int16"}  # dtypes whose products fit 32 bits
 _SHORTEST_PART = 32  # input channels: shorter parts would cost more than 64-bit sums
 
 
@@ -64,14 +68,18 @@ class Conv2d:
         weight: relax.Expr,
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
-        operation, x, weight = _centered_if_simulated(operation, builder, x, weight)
+        operation, x, weight = _centered_if_needed(operation, builder, x, weight)
         top, left, bottom, right = operation.ints("padding", 4, 0)
         if top or left or bottom or right:
             pad_width = [0, 0, top, bottom, left, right, 0, 0]
             x = builder.emit(relax.op.nn.pad(x, pad_width, pad_value=operation.per_tensor("in_type").zero_point))
-        stored = constant(operation, weight)
-        kernel = relax.const(np.ascontiguousarray(stored.transpose(1, 2, 3, 0)))  # HWIO: neighbours are filters
-        products, windows = _convolution(operation, stored)
+        stored = value_of(weight)
+        products, windows = _convolution(operation, _shape_of(weight), *_parts(operation, stored))
+        order = (1, 2, 3, 0)  # HWIO: neighbours are filters
+        if stored is None:
+            kernel = builder.emit(relax.op.permute_dims(weight, order))
+            return _sums(operation, builder, builder.emit_te(products, x, kernel), bias)
+        kernel = relax.const(np.ascontiguousarray(stored.transpose(order)))
         return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
 
 
@@ -93,28 +101,60 @@ class Dense:
         weight: relax.Expr,
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
-        operation, x, weight = _centered_if_simulated(operation, builder, x, weight)
-        stored = constant(operation, weight)
+        operation, x, weight = _centered_if_needed(operation, builder, x, weight)
+        stored = value_of(weight)
+        products, windows = _matrix_product(operation, _shape_of(weight), *_parts(operation, stored))
+        if stored is None:
+            kernel = builder.emit(relax.op.permute_dims(weight, (1, 0)))
+            return _sums(operation, builder, builder.emit_te(products, x, kernel), bias)
         kernel = relax.const(np.ascontiguousarray(stored.T))
-        products, windows = _matrix_product(operation, stored)
         return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
 
 
-def _centered_if_simulated(
+def _centered_if_needed(
     operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
 ) -> tuple[Operation, relax.Expr, relax.Expr]:
-    """For a simulated operation, subtracts the zero points from the operands, which hold stored integers as float32.
-    Other operations are unchanged. The four terms of the expansion would need more bits than the sum of products.
+    """For a simulated operation, or one with computed weights, subtracts the zero points from the operands. Other
+    operations are unchanged.
+
+    A simulated operation has stored integers as float32. The four terms of the expansion would need more bits than the
+    sum of products.
     """
-    if not operation.is_simulated:
+    if not operation.is_simulated and value_of(weight) is not None:
         return operation, x, weight
-    in_type, weight_type = operation.per_tensor("in_type"), operation.quantized("weight_type")
-    point = float(in_type.zero_point)
-    x = builder.emit(pointwise(builder, "center", lambda value: value - tirx.const(point, "float32"), [x]))
-    weight = relax.const(centered(constant(operation, weight), weight_type, np.float32))
-    types = {"in_type": replace(in_type, zero_points=(0,)), "weight_type": replace(weight_type, zero_points=(0,))}
+    types = {"in_type": operation.per_tensor("in_type"), "weight_type": operation.quantized("weight_type")}
+    x, weight = (_center(builder, operand, each) for operand, each in zip((x, weight), types.values(), strict=True))
+    types = {
+        name: replace(each, zero_points=(0,))
+        if operation.is_simulated
+        else QuantizedType(_WIDE[each.dtype], each.scales, axis=each.axis)
+        for name, each in types.items()
+    }
     call = ops.with_operands(operation.call, x, weight, *operation.call.args[2:], **types)
     return Operation(builder.normalize(call), operation.producer), x, weight
+
+
+def _center(builder: relax.BlockBuilder, x: relax.Expr, quantized: QuantizedType) -> relax.Expr:
+    """Subtracts the zero points from stored integers. The result is float32 for float32, and otherwise the next larger
+    integer type.
+    """
+    stored, dtype = value_of(x), str(x.ty.dtype)
+    wide = _WIDE.get(dtype, dtype)
+    if stored is not None:
+        return relax.const(centered(stored, quantized).astype(wide))
+    points = ChannelConstant(np.array(quantized.zero_points, wide), quantized.axis)
+    # Integers have a function of their own, so that each is converted once, and not once for each of its products.
+    alone = dtype != "float32"
+    center = pointwise(builder, "center", lambda value, point: value.astype(wide) - point, [x], [points], alone=alone)
+    return builder.emit(center)
+
+
+def _sums(
+    operation: Operation, builder: relax.BlockBuilder, products: relax.Expr, bias: relax.Expr | None
+) -> relax.Expr:
+    """Adds a bias, which may be computed, to sums of products."""
+    sums = builder.emit(products)
+    return sums if bias is None else pointwise(builder, "bias", lambda total, offset: total + offset, [sums, bias])
 
 
 def constant(operation: Operation, expr: relax.Expr) -> Array:
@@ -210,8 +250,15 @@ def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None)
     return np.asarray(offset.astype(str(operation.attr("accum_dtype"))))
 
 
-def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
+def _shape_of(weight: relax.Expr) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in weight.ty.shape)
+
+
+def _parts(operation: Operation, stored: Array | None) -> tuple[int, str]:
     """Returns the number of parts into which the input channels of a sum are divided, and the dtype of the parts' sums.
+
+    Args:
+        stored: the weights; None if they are computed.
 
     Processors add and multiply 32-bit integers faster than 64-bit ones. If the weights guarantee that a 64-bit sum fits
     32 bits for every input, it is computed as one 32-bit sum. Otherwise it is computed as several 32-bit sums, which
@@ -221,7 +268,7 @@ def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
         str(operation.attr("accum_dtype")),
         STORAGE_RANGES[operation.per_tensor("in_type").dtype],
     )
-    if accum_dtype != "int64" or any(operation.quantized("weight_type").zero_points):
+    if stored is None or accum_dtype != "int64" or any(operation.quantized("weight_type").zero_points):
         return 1, accum_dtype
     channels = stored.shape[-1]
     magnitudes = np.abs(stored.astype(np.int64)).reshape(len(stored), -1, channels).sum(axis=1) * max(-low, high)
@@ -239,16 +286,15 @@ def _added_up(parts: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def _product(element: Scalar, weight: Scalar, dtype: str) -> Scalar:
-    """Returns a term of a sum of `dtype`. A product of two stored values fits 32 bits."""
-    narrow = "int32" if dtype == "int64" else dtype
+    """Returns a term of a sum of `dtype`."""
+    narrow = "int32" if dtype == "int64" and {str(element.dtype), str(weight.dtype)} <= _NARROW else dtype
     return (element.astype(narrow) * weight.astype(narrow)).astype(dtype)
 
 
-def _convolution(operation: Operation, stored: Array) -> tuple[Compute, Compute]:
-    out_channels, kernel_h, kernel_w, per_group = stored.shape
+def _convolution(operation: Operation, weights: tuple[int, ...], parts: int, dtype: str) -> tuple[Compute, Compute]:
+    out_channels, kernel_h, kernel_w, per_group = weights
     filters_per_group = out_channels // operation.integer("groups")
     (stride_h, stride_w), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
-    parts, dtype = _parts(operation, stored)
     run, shape = per_group // parts, [int(dim) for dim in operation.call.ty.shape]
 
     def reduce_over(term: Callable[..., Scalar], out_shape: Sequence[int], name: str) -> te.Tensor:
@@ -275,9 +321,8 @@ def _convolution(operation: Operation, stored: Array) -> tuple[Compute, Compute]
     return products, windows
 
 
-def _matrix_product(operation: Operation, stored: Array) -> tuple[Compute, Compute]:
-    out_channels, depth = stored.shape
-    parts, dtype = _parts(operation, stored)
+def _matrix_product(operation: Operation, weights: tuple[int, ...], parts: int, dtype: str) -> tuple[Compute, Compute]:
+    out_channels, depth = weights
     run, rows = depth // parts, int(operation.call.ty.shape[0])
 
     def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:
