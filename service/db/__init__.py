@@ -12,6 +12,7 @@ from service.db.builds.store import BuildStore
 from service.db.crashes import CrashTable
 from service.db.database import Database
 from service.db.engines.notifications import Notifications, Watch
+from service.db.live_counts import LiveCountStore
 from service.db.models import ModelStore
 from service.db.statistics import StageDurations, Statistics
 from service.db.verifications import VerificationClaim, VerificationStore
@@ -26,6 +27,7 @@ __all__ = [
     "Database",
     "KeyTable",
     "LeaseLost",
+    "LiveCountStore",
     "ModelStore",
     "ModelVersion",
     "Notifications",

@@ -16,7 +16,7 @@ from service.db.aliases import take_versions
 from service.db.builds.requests import withdraw
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.rows import Row
-from service.db.tables import deleted_versions, model_versions
+from service.db.tables import deleted_versions, live_counts, model_versions
 
 # `list` is a method below.
 Versions = list[ModelVersion]
@@ -163,6 +163,8 @@ class ModelStore:
             builds = withdraw(connection, name, numbers, now)
             doomed = model_versions.c.name == name, model_versions.c.number.in_(numbers)
             connection.execute(sa.delete(model_versions).where(*doomed))
+            counted = live_counts.c.model == name, live_counts.c.version.in_(numbers)
+            connection.execute(sa.delete(live_counts).where(*counted))
             _note_deleted(connection, name, max(numbers))
         return Deleted(name, tuple(numbers), tuple(aliases), builds)
 

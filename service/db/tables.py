@@ -211,6 +211,20 @@ workers = sa.Table(
     sa.Column("state", sa.Text, nullable=False, server_default="ready"),
 )
 
+# The counts of the values that requests caused, by the artifact that counted them and the day; see core.models.ranges.
+live_counts = sa.Table(
+    "live_counts",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("artifact", sa.Text, primary_key=True),
+    sa.Column("day", sa.Date, primary_key=True),
+    sa.Column("samples", sa.BigInteger, nullable=False),
+    sa.Column("dropped", sa.BigInteger, nullable=False),
+    sa.Column("ranges", sa.JSON, nullable=False),
+    sa.Column("counts", sa.JSON, nullable=False),
+)
+
 # API keys, of which only the SHA-256 is stored. With SQLite, a file contains them instead.
 api_keys = sa.Table(
     "api_keys",

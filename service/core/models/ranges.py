@@ -8,8 +8,9 @@ bins. Its middle third covers the bounds, and the first and the last bin contain
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 from typing import Any
 
 INSIDE = 64  # the bins between the bounds
@@ -17,7 +18,9 @@ BINS = 3 * INSIDE
 BELOW, ABOVE, SMALLEST, LARGEST, HEAD = range(5)  # the elements before the histogram, and their number
 LENGTH = HEAD + BINS
 MOST_CODE = 1 << 40  # codes are clamped to this value and its negative
+CLIPPED_LIMIT = 0.01  # a larger fraction of clipped values means that live data leaves the calibrated range
 _RELU6 = 6.0
+_MOST_COUNT = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -82,3 +85,99 @@ class StoredRange:
         if not (0 < found.scale < float("inf") and -MOST_CODE < found.low < found.high < MOST_CODE):
             raise ValueError(f"the range of {found.tensor!r} is not valid")
         return found
+
+
+Counts = tuple[int, ...]
+
+
+def check_counts(counts: Sequence[int]) -> Counts:
+    """Returns `counts` if it is a valid vector of counts. Raises `ValueError` otherwise."""
+    found = tuple(counts)
+    totals = (*found[BELOW:SMALLEST], *found[HEAD:])
+    if len(found) != LENGTH or not all(isinstance(each, int) and abs(each) < _MOST_COUNT for each in found):
+        raise ValueError("counts are malformed")
+    if min(totals) < 0 or found[BELOW] + found[ABOVE] > sum(found[HEAD:]):
+        raise ValueError("counts contradict each other")
+    return found
+
+
+def merge_counts(first: Sequence[int], second: Sequence[int]) -> Counts:
+    """Returns the counts of the values of both."""
+    merged = [a + b for a, b in zip(first, second, strict=True)]
+    merged[SMALLEST] = min(first[SMALLEST], second[SMALLEST])
+    merged[LARGEST] = max(first[LARGEST], second[LARGEST])
+    return tuple(merged)
+
+
+@dataclass(frozen=True)
+class LiveRange:
+    """The values that requests caused in one tensor, beside the range that it can store."""
+
+    stored: StoredRange
+    counts: Counts
+
+    @property
+    def values(self) -> int:
+        return sum(self.counts[HEAD:])
+
+    @property
+    def clipped(self) -> int:
+        """The number of values that were clipped, except by an activation (`StoredRange.is_low_activation`)."""
+        below = 0 if self.stored.is_low_activation else self.counts[BELOW]
+        return below + (0 if self.stored.is_high_activation else self.counts[ABOVE])
+
+    @property
+    def clipped_ratio(self) -> float:
+        return self.clipped / self.values if self.values else 0.0
+
+    @property
+    def low_real(self) -> float:
+        """The smallest value; of a ReLU, the smallest value before it."""
+        return self.stored.real(self.counts[SMALLEST])
+
+    @property
+    def high_real(self) -> float:
+        return self.stored.real(self.counts[LARGEST])
+
+    @property
+    def is_outside(self) -> bool:
+        """True if more than `CLIPPED_LIMIT` of the values were clipped."""
+        return self.clipped_ratio > CLIPPED_LIMIT
+
+
+@dataclass(frozen=True)
+class LiveCounts:
+    """The counts of one artifact over some time.
+
+    Attributes:
+        artifact: the artifact that counted.
+        samples: the number of requests that were counted.
+        dropped: the number of chosen requests that were not counted, because this machine was busy.
+        counts: the counts of each range.
+        since, until: the first and the last day, UTC.
+    """
+
+    model: str
+    version: int
+    artifact: str
+    ranges: tuple[StoredRange, ...]
+    counts: tuple[Counts, ...]
+    samples: int
+    dropped: int
+    since: date
+    until: date
+
+    def merge(self, other: LiveCounts) -> LiveCounts:
+        """Returns the counts of both. `other` is of the same artifact."""
+        return replace(
+            self,
+            counts=tuple(merge_counts(a, b) for a, b in zip(self.counts, other.counts, strict=True)),
+            samples=self.samples + other.samples,
+            dropped=self.dropped + other.dropped,
+            since=min(self.since, other.since),
+            until=max(self.until, other.until),
+        )
+
+    def tensors(self) -> list[LiveRange]:
+        """Returns the tensors in the order of the model."""
+        return [LiveRange(*each) for each in zip(self.ranges, self.counts, strict=True)]

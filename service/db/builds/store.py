@@ -134,18 +134,17 @@ class BuildStore(BuildQueue):
         return [build for build in found if not is_quantization(build.options) and not counts_values(build.options)]
 
     @repeated
-    def counting(self, model: str, version: int, target: str, numerics: str) -> Build | None:
-        """Returns the latest verified build that counts the values of a version; None if there is none."""
+    def counting(self, model: str, version: int) -> Builds:
+        """Returns the builds that count the values of a version, in any state, the latest request first."""
         query = (
             with_requests(sa.select(builds))
             .where(build_requests.c.model == model, build_requests.c.version == version)
-            .where(builds.c.target == target, builds.c.numerics == numerics)
-            .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated), sa.not_(is_unverified))
+            .where(sa.not_(builds.c.invalidated))
             .order_by(build_requests.c.sequence.desc())
         )
         with self._database.read() as connection:
             found = [build_with_request(row) for row in connection.execute(query)]
-        return next((build for build in found if counts_values(build.options)), None)
+        return [build for build in found if counts_values(build.options)]
 
     @repeated
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:

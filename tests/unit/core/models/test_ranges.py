@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from service.core.models.ranges import INSIDE, StoredRange
+from service.core.models.ranges import INSIDE, Counts, LiveRange, StoredRange, check_counts, merge_counts
+from tests.support.live_counts import counts_of
 
 RELU6 = StoredRange("relu6", 6 / 255, -128, -128, 127)
 PLAIN = StoredRange("plain", 0.5, 3, -128, 127)
@@ -38,3 +40,47 @@ def test_a_range_is_the_same_after_a_round_trip() -> None:
 def test_a_malformed_range_is_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is not valid"):
         StoredRange.from_json(PLAIN.to_json() | change)
+
+
+def test_values_beyond_both_bounds_are_clipped() -> None:
+    live = LiveRange(PLAIN, counts_of(below=2, above=3, inside=95, smallest=-200, largest=300))
+    assert (live.values, live.clipped, live.clipped_ratio) == (100, 5, 0.05)
+    assert (live.low_real, live.high_real) == (-101.5, 148.5)
+    assert live.is_outside
+
+
+def test_one_clipped_value_in_a_hundred_is_not_outside() -> None:
+    assert not LiveRange(PLAIN, counts_of(above=1, inside=99)).is_outside
+    assert LiveRange(PLAIN, counts_of(above=2, inside=99)).is_outside
+
+
+def test_values_beyond_an_activation_are_not_clipped() -> None:
+    assert LiveRange(RELU6, counts_of(below=50, above=50)).clipped == 0
+    relu = replace(RELU6, scale=0.1)
+    assert LiveRange(relu, counts_of(below=50, above=50)).clipped == 50
+
+
+def test_a_tensor_without_values_is_not_outside() -> None:
+    assert not LiveRange(PLAIN, counts_of(inside=0)).is_outside
+
+
+def test_merged_counts_are_sums_and_extremes() -> None:
+    merged = merge_counts(counts_of(below=1, smallest=-9, largest=5), counts_of(above=2, smallest=-3, largest=7))
+    assert merged == counts_of(below=1, above=2, inside=200, smallest=-9, largest=7)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found[:-1],
+        lambda found: (*found, 0),
+        lambda found: (-1, *found[1:]),
+        lambda found: (1000, *found[1:]),
+        lambda found: (*found[:-1], 1 << 63),
+        lambda found: (*found[:-1], 0.5),
+    ],
+)
+def test_malformed_counts_are_refused(change: Callable[[Counts], Counts]) -> None:
+    assert check_counts(counts_of()) == counts_of()
+    with pytest.raises(ValueError, match="counts"):
+        check_counts(change(counts_of()))
