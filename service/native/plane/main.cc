@@ -107,6 +107,7 @@ class Process {
     plane_.speaks_grpc = descriptors.count("grpc") == 1;
     reactor_.every(kReportEveryS, [this](double) {
       plane_.link.is_open() ? orders_.report(0) : orders_.gather();
+      plane_.samples.send(plane_.link);
       end_if_gpu_is_lost();
     });
     if (!descriptors.count("running"))

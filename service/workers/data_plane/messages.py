@@ -1,8 +1,8 @@
 """The messages that the data plane sends to the control plane.
 
-`native/plane/control/orders.cc` and `native/plane/net/tracing.cc` write these messages. The modules `orders` and
-`loads` create the messages in the other direction. The data plane runs the code of models, so `tenant_planes.reports`
-checks the reports of a tenant's data plane before they are used.
+The files `orders.cc` and `samples.cc` in `native/plane/control`, and `native/plane/net/tracing.cc`, write these
+messages. The modules `orders` and `loads` create the messages in the other direction. The data plane runs the code of
+models, so `tenant_planes.reports` checks the reports of a tenant's data plane before they are used.
 """
 
 from __future__ import annotations
@@ -127,6 +127,18 @@ class Trace(TypedDict):
     requests: NotRequired[int]
     samples: NotRequired[int]
     key: NotRequired[int]
+
+
+class Sample(TypedDict):
+    """The inputs of a request that was answered. Their elements follow the message, in the signature's order.
+
+    Attributes:
+        key: the key of the model that answered the request.
+        dropped: the number of requests that were chosen and not sent, since the last message of this type.
+    """
+
+    key: int
+    dropped: int
 
 
 class Question(TypedDict):

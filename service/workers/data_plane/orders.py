@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from hashlib import sha256
@@ -123,6 +123,15 @@ def unload(key: int) -> Members:
 def routes(named: Sequence[Named]) -> Members:
     """Returns the order with all routes from model names to loaded models. The order replaces all earlier routes."""
     return {"type": "routes", "routes": [asdict(each) for each in named]}
+
+
+def samples(shares: Mapping[int, float]) -> Members:
+    """Returns the order to send samples of answered requests to the control plane. The order replaces the earlier one.
+
+    Args:
+        shares: the fraction of requests to send, by the key of a loaded model. Other models are not sampled.
+    """
+    return {"type": "samples", "models": [{"key": key, "share": share} for key, share in sorted(shares.items())]}
 
 
 def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:

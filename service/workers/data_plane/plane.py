@@ -22,7 +22,7 @@ from service.core.errors import NotReady, OctetError, Restarting, from_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import PROTOCOL
 from service.workers.data_plane.link import Link
-from service.workers.data_plane.messages import Question, Report, Trace
+from service.workers.data_plane.messages import Question, Report, Sample, Trace
 from service.workers.data_plane.table import Table
 
 _logger = logging.getLogger(__name__)
@@ -96,6 +96,9 @@ class PlaneListener:
 
     def traced(self, trace: Trace) -> None:
         """A traced request was answered."""
+
+    def sampled(self, sample: Sample, data: bytes) -> None:
+        """A request that was chosen as a sample was answered. `data` contains the elements of its inputs."""
 
     def distrusted(self, worker: str, reason: str) -> None:
         """The certificate of a worker was rejected."""
@@ -291,6 +294,8 @@ class DataPlane:
                 self.listener.distrusted(message["worker"], message["reason"])
             case "connection":
                 self.listener.connected(descriptor)
+            case "sample":
+                self.listener.sampled(cast(Sample, message), data)
             case "trace":
                 self.listener.traced(cast(Trace, message))
 

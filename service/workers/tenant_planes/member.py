@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from service.core.access.tenant import owner_of
-from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Trace
+from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Sample, Trace
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes.addresses import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
@@ -121,6 +121,10 @@ class Member(PlaneListener):
         if owner_of(str(trace.get("model", self.tenant and f"{self.tenant}~"))) == self.tenant:
             self._all.member_traced(trace)
 
+    def sampled(self, sample: Sample, data: bytes) -> None:
+        if isinstance(sample.get("key"), int) and sample["key"] in self.models:
+            self._all.member_sampled(sample, data)
+
     async def answer(self, question: Question, data: bytes) -> Answer:
         if self._questions >= _MOST_QUESTIONS:
             return Answer({"problem": _TOO_MANY})
@@ -169,6 +173,9 @@ class MemberListener:
         raise NotImplementedError
 
     def member_traced(self, trace: Trace) -> None:
+        raise NotImplementedError
+
+    def member_sampled(self, sample: Sample, data: bytes) -> None:
         raise NotImplementedError
 
     async def answer_member(self, question: Question, data: bytes) -> Answer:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from service.core.access.tenant import owner_of
 from service.core.errors import NotReady
 from service.workers.data_plane import orders
-from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Trace
+from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Sample, Trace
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.data_plane.table import Table
 from service.workers.tenant_planes.addresses import Addresses, display_name
@@ -143,6 +143,10 @@ class TenantPlanes(MemberListener):
                 self._standing_orders["configure"] = _behind_front(members)
                 for member in self._members.values():
                     member.plane.order(self._standing_orders["configure"])
+            case "samples":
+                self._standing_orders["samples"] = members
+                for member in self._members.values():
+                    member.plane.order(members)
             case _:
                 self._front.order(members, data)
 
@@ -196,6 +200,9 @@ class TenantPlanes(MemberListener):
     def member_traced(self, trace: Trace) -> None:
         self.listener.traced(trace)
 
+    def member_sampled(self, sample: Sample, data: bytes) -> None:
+        self.listener.sampled(sample, data)
+
     async def answer_member(self, question: Question, data: bytes) -> Answer:
         return await self.listener.answer(question, data)
 
@@ -210,8 +217,8 @@ class TenantPlanes(MemberListener):
         if member is None:
             member = self._members[tenant] = Member(tenant, self._addresses.control(tenant), self)
             member.plane.order(orders.keys(True, cluster_key=self._addresses.key(tenant)))
-            if (configure := self._standing_orders.get("configure")) is not None:
-                member.plane.order(configure)
+            for order in self._standing_orders.values():
+                member.plane.order(order)
             self._processes.want(tenant, True)
         return member
 

@@ -47,6 +47,7 @@ class Link {
   // the descriptor. Returns -1 if none arrived because this process has too many open descriptors.
   int take_passed();
   bool wants_write() const { return !unsent_.empty(); }
+  size_t unsent_bytes() const { return unsent_bytes_; }
 
  private:
   struct Unsent {

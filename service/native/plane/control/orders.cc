@@ -46,6 +46,7 @@ void Orders::execute(const Link::Frame& frame) {
   if (type == "routes") return route(frame.json);
   if (type == "keys") return set_keys(frame.json);
   if (type == "workers") return set_workers(frame.json);
+  if (type == "samples") return set_samples(frame.json);
   if (type == "answer") return answer(frame);
   if (type == "gather") return report(number);
   if (type == "certificate") return set_certificate(frame);
@@ -219,6 +220,20 @@ void Orders::set_keys(std::string_view its) {
                      {"keys", [&] { json.array([&] { keys.push_back(read_key(json)); }); }}});
   plane_.access.set_keys(is_key_required, std::move(keys));
   plane_.access.set_cluster(std::move(cluster_sha256));
+}
+
+// Replaces the models whose answered requests are sampled.
+void Orders::set_samples(std::string_view its) {
+  JsonReader json(its);
+  std::map<int64_t, double> shares;
+  auto read_share = [&] {
+    int64_t key = 0;
+    double share = 0;
+    read_object(json, {{"key", whole(json, key)}, {"share", real(json, share)}});
+    shares[key] = share;
+  };
+  read_object(json, {{"models", [&] { json.array(read_share); }}});
+  plane_.samples.set_shares(std::move(shares));
 }
 
 // Sent only by the control planes of APIs.

@@ -46,6 +46,7 @@ class Orders {
   void unload(int64_t key);
   void route(std::string_view json);
   void set_keys(std::string_view json);
+  void set_samples(std::string_view json);
   void set_workers(std::string_view json);
   void answer(const Link::Frame& frame);
   void set_certificate(const Link::Frame& frame);

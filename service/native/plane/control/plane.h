@@ -22,6 +22,7 @@
 #include "control/link.h"
 #include "control/model.h"
 #include "control/report.h"
+#include "control/samples.h"
 #include "control/shared_memory.h"
 #include "limits/peer_budget.h"
 #include "queue/clock.h"
@@ -95,6 +96,7 @@ class Plane {
   Routes routes;
   Access access;
   Refusals refusals;
+  Samples samples;
   Cluster cluster;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ModelCounts>> counts;  // by name and version
   Link link;

@@ -205,7 +205,10 @@ std::string Call::code_of(const Problem& problem) const {
 }
 
 void Call::count(std::string_view code, bool is_success) {
-  if (prediction_ != nullptr) prediction_->count(code, is_success, now_s());
+  if (prediction_ != nullptr) {
+    prediction_->count(code, is_success, now_s());
+    if (is_success) plane_.samples.choose(prediction_->model().key, prediction_->job);
+  }
   if (plane_.traced < 0 || !is_traced(plane_, traced_.traceparent)) return;
   Traced its = traced_;
   its.code = code;
