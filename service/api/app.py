@@ -24,12 +24,19 @@ from service.api.control.routes import (
     models,
     quantizations,
     quarantine,
+    saturation,
     targets,
     workers,
 )
 from service.api.oip import repository_routes
 from service.api.ops import scrape
-from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector, TenantPlaneCollector
+from service.api.ops.collectors import (
+    BuildCollector,
+    CacheCollector,
+    LiveCollector,
+    ModelCollector,
+    TenantPlaneCollector,
+)
 from service.api.ops.lifetime import at_work
 from service.api.ops.middleware import with_middleware
 from service.api.services import Services
@@ -59,6 +66,7 @@ def control_plane() -> FastAPI:
         models,
         matrix,
         compare,
+        saturation,
         quantizations,
         deletion,
         aliases,
@@ -88,6 +96,8 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes += [*page.routes(), *page.reference_routes()]
     services.metrics.registry.register(ModelCollector(services.registry))
     services.metrics.registry.register(BuildCollector(services.builds))
+    if services.settings.saturation_share > 0:
+        services.metrics.registry.register(LiveCollector(services.live))
     if isinstance(services.plane, TenantPlanes):
         services.metrics.registry.register(TenantPlaneCollector(services.plane))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))

@@ -20,7 +20,7 @@ from service.core.errors import OctetError, StoreUnreachable
 from service.core.settings import Settings
 from service.core.system.gpus import detect_gpus, usable_bytes
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore, WorkerStore
+from service.db import AliasStore, BuildStore, Database, LiveCountStore, ModelStore, VerificationStore, WorkerStore
 from service.runtime.trust import Trust
 from service.workers.catalog import synchronize
 from service.workers.crashes import crashes_of
@@ -107,6 +107,7 @@ def assemble(
         models,
         aliases,
         workers,
+        LiveCountStore(database),
         registry,
         plane,
         host,

@@ -16,7 +16,7 @@ from service.core.cluster.worker import Worker
 from service.core.models.model import ModelVersion
 from service.core.settings import Settings
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, ModelStore, VerificationStore, WorkerStore
+from service.db import AliasStore, BuildStore, LiveCountStore, ModelStore, VerificationStore, WorkerStore
 from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
@@ -32,6 +32,7 @@ class Services:
     """The components that the API uses.
 
     Attributes:
+        live: the counts of the values that requests cause.
         registry: the models that this server serves.
         plane: the data plane, which runs predictions.
         tracing: the traces of requests; None if requests are not traced.
@@ -48,6 +49,7 @@ class Services:
     models: ModelStore
     aliases: AliasStore
     workers: WorkerStore
+    live: LiveCountStore
     registry: Registry
     plane: DataPlane | TenantPlanes
     host: Host

@@ -152,6 +152,10 @@ class Client:
         """Requests that a worker of each pool measures the model. Returns the matrix as it is now."""
         return self._document("POST", f"/api/v1/models/{name}/matrix", params=_version_query(version))
 
+    def saturation(self, name: str, version: int | None, days: int) -> Document:
+        params = {**_version_query(version), "days": days}
+        return self._document("GET", f"/api/v1/models/{name}/saturation", params=params)
+
     def describe(self, name: str, version: int, metadata: Document) -> Document:
         return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
 

@@ -29,6 +29,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "builds": (_SERVING, "remote.models", "builds"),
     "matrix": (_SERVING, "remote.matrix", "matrix"),
     "compare": (_SERVING, "remote.compare", "compare"),
+    "saturation": (_SERVING, "remote.saturation", "saturation"),
     "promote": (_SERVING, "remote.promote", "promote"),
     "rollback": (_SERVING, "remote.promote", "rollback"),
     "quarantine": (_SERVING, "remote.quarantine", "quarantine"),

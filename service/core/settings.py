@@ -152,6 +152,13 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
     quantize_time_limit_s: float = Field(
         3600.0, gt=0, description="the longest that a quantization may take, with all its builds"
     )
+    saturation_share: float = Field(
+        0.001,
+        ge=0,
+        le=1,
+        description="the fraction of answered requests that are computed again to count the values that the model "
+        "clips; the first one requests a second build of the model, with counters; 0: none",
+    )
     build_passing_s: float = Field(
         30.0,
         gt=0,

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.core.errors import BuildFailed
 from tests.support.control_plane import control_plane
 from tests.support.data_plane import DataPlane, as_json, connect
+from tests.support.live_counts import add_counts, counts_of
 from tests.support.promql import parse
 from tests.support.runners import digits
 from tests.support.tables import Tables
@@ -51,9 +52,10 @@ async def predictions() -> str:
 
 
 def builds(folder: Path) -> str:
-    with control_plane(folder) as plane:
+    with control_plane(folder, saturation_share=0.001) as plane:
         plane.push()
         plane.succeed()
+        add_counts(plane.services, "digits", counts_of(above=5, inside=95), counts_of(), dropped=1)
         plane.push()
         plane.push(target="aarch64")
         plane.fail(BuildFailed())
@@ -135,6 +137,9 @@ def test_every_documented_metric_exists_with_its_labels(page: Page) -> None:
         "octet_cache_hits_total": {"tier"},
         "octet_cache_misses_total": {"tier"},
         "octet_cache_bytes": set(),
+        "octet_clipped_ratio": {"model", "version", "tensor"},
+        "octet_counted_requests": {"model", "version"},
+        "octet_counted_requests_dropped": {"model", "version"},
     }
     found = {name: set(page[name][0]) - _OF_A_SCRAPE for name in wanted if name in page}
     assert found == wanted

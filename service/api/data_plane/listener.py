@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from service.api.access.key_orders import send_keys
 from service.api.data_plane.questions import Questions
@@ -12,15 +13,22 @@ from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address
 from service.api.services import Services
 from service.workers.data_plane import orders
-from service.workers.data_plane.messages import Question, Report, Trace
+from service.workers.data_plane.messages import Question, Report, Sample, Trace
 from service.workers.data_plane.plane import Answer, Found, PlaneListener
+
+if TYPE_CHECKING:  # imported only if requests are sampled
+    from service.workers.sampling import Sampler
 
 _logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
 
 
 class Listener(PlaneListener):
-    """Answers the data plane's questions, records what it reports, and keeps its configuration up to date."""
+    """Answers the data plane's questions, records what it reports, and keeps its configuration up to date.
+
+    Attributes:
+        sampler: receives the inputs of sampled requests; None if no request is sampled.
+    """
 
     def __init__(self, services: Services, take: Callable[[int], None]) -> None:
         """
@@ -28,6 +36,7 @@ class Listener(PlaneListener):
             take: called with the file descriptor of each connection that the data plane hands over.
         """
         self._services, self._take = services, take
+        self.sampler: Sampler | None = None
         self._questions, self._reports = Questions(services), Reports(services.metrics)
 
     async def found(self, found: Found) -> None:
@@ -48,6 +57,10 @@ class Listener(PlaneListener):
     def traced(self, trace: Trace) -> None:
         if self._services.tracing is not None:
             self._services.tracing.note(trace)
+
+    def sampled(self, sample: Sample, data: bytes) -> None:
+        if self.sampler is not None:
+            self.sampler.sampled(sample, data)
 
     def distrusted(self, worker: str, reason: str) -> None:
         if self._services.routing is not None:

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from service.cache import BlobStore
-from service.db import BuildStore
+from service.db import BuildStore, LiveCountStore
 
 if TYPE_CHECKING:
     from service.workers.inference import Registry
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Stages take between a millisecond (link) and minutes (codegen of a large model).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ARTIFACT = ("model", "version", "target", "digest", "numerics")
+_LIVE_DAYS, _MOST_TENSORS = 2, 10
 _CACHE_SIZE_S = 30.0  # a computed size is reused for this long, because adding up a store of many blobs takes a while
 
 
@@ -79,6 +80,39 @@ class ModelCollector(Collector):
         yield GaugeMetricFamily(
             "octet_model_memory_bytes", "Memory of all loaded models together.", value=self._registry.memory_bytes
         )
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
+
+
+class LiveCollector(Collector):
+    """Metrics of the values that requests cause in the models, of today and yesterday (UTC)."""
+
+    def __init__(self, live: LiveCountStore) -> None:
+        self._live = live
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        clipped = GaugeMetricFamily(
+            "octet_clipped_ratio",
+            "Fraction of the values of a tensor that were clipped; the tensors of a model that clip most.",
+            labels=("model", "version", "tensor"),
+        )
+        counted = GaugeMetricFamily(
+            "octet_counted_requests", "Requests whose values were counted.", labels=("model", "version")
+        )
+        dropped = GaugeMetricFamily(
+            "octet_counted_requests_dropped",
+            "Requests whose values should be counted, but were not, because of the load.",
+            labels=("model", "version"),
+        )
+        for each in self._live.recent(_LIVE_DAYS):
+            of = each.model, str(each.version)
+            counted.add_metric(of, each.samples)
+            dropped.add_metric(of, each.dropped)
+            worst = sorted(each.tensors(), key=lambda tensor: tensor.clipped_ratio, reverse=True)
+            for tensor in worst[:_MOST_TENSORS]:
+                clipped.add_metric((*of, tensor.stored.tensor), tensor.clipped_ratio)
+        yield from (clipped, counted, dropped)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())

@@ -6,15 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from service.api.oip.address import parse_address, parse_addresses
 from service.api.services import Services
 from service.core.cluster.roles import pool_of
 from service.core.cluster.settings import Role
 from service.db import Watch
+from service.runtime.trust import Trust
 from service.workers.inference import Reference
+from service.workers.inference.artifacts import StoredArtifacts
 from service.workers.inference.handover import loaded_in, take_over
 from service.workers.routing.members import BEATS
+
+if TYPE_CHECKING:
+    from service.workers.sampling import Sampler
 
 _SAVE_USAGE_S = 1.0  # if the process is killed, at most the usage of this time is lost
 _LOOK_FOR_NOTIFICATION_S = 0.2
@@ -39,6 +45,26 @@ async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
         task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)
+
+
+def sampler_of(services: Services) -> Sampler | None:
+    """Returns the object that counts the values of sampled requests; None if this process samples none."""
+    if not services.settings.saturation_share or not services.registry.targets:
+        return None
+    from service.workers.counting import CountingBuilds  # imported only if needed: they build and run artifacts
+    from service.workers.sampling import Sampler
+
+    settings, layout = services.settings, services.layout
+    pool = pool_of(settings, services.host)
+    artifacts = StoredArtifacts(layout, services.crashes, Trust.of(settings), services.verifications, pool)
+    return Sampler(
+        settings.saturation_share,
+        CountingBuilds(settings, layout, services.builds, services.models, artifacts),
+        services.live,
+        services.registry,
+        services.plane,
+        services.stopping.is_set,
+    )
 
 
 async def _load_first(services: Services, welcome: asyncio.Event) -> None:

@@ -22,7 +22,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from service.api.assembly import assemble
 from service.api.data_plane.listener import Listener
 from service.api.ops.housekeeping import Housekeeping
-from service.api.ops.lifetime import at_work
+from service.api.ops.lifetime import at_work, sampler_of
 from service.api.ops.verifying import verifying
 from service.api.services import Services
 from service.core.cluster import roles
@@ -246,6 +246,9 @@ class _Server(uvicorn.Server):
         self._do(self._listener.keep_telling())
         self._do(self._announce(starting))
         self._do(Housekeeping(self._services, self._ready.want).keep())
+        self._listener.sampler = sampler_of(self._services)
+        if self._listener.sampler is not None:
+            self._do(self._listener.sampler.run())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._services.settings.role is Role.WORKER:

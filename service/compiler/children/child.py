@@ -53,6 +53,7 @@ ROLES: Mapping[str, str] = {
     "run": "service.compiler.children.running_roles:run_role",
     "bench": "service.compiler.children.running_roles:bench_role",
     "explain": "service.compiler.children.running_roles:explain_role",
+    "count": "service.compiler.children.running_roles:count_role",
     "channels": "service.compiler.children.observing_roles:channels_role",
     "extremes": "service.compiler.children.observing_roles:extremes_role",
     "histograms": "service.compiler.children.observing_roles:histograms_role",

@@ -7,6 +7,7 @@ reports, so the reports are not trusted.
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +20,12 @@ from service.compiler.messages.checking import VERIFY, ProfileResult, VerifyRequ
 from service.compiler.messages.role import Request, Result, Role
 from service.compiler.messages.running import (
     BENCH,
+    COUNT,
     EXPLAIN,
     RUN,
     BenchRequest,
     BenchResult,
+    CountRequest,
     ExplainRequest,
     RunRequest,
 )
@@ -34,6 +37,7 @@ from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
 from service.core.models.arrays import Array
 from service.core.models.buckets import fit_inputs, merge_buckets
+from service.core.models.ranges import Counts, check_counts
 from service.core.models.signature import ModelSignature
 from service.core.settings import Settings
 from service.core.target import Target, machine_name, parse_target
@@ -132,6 +136,22 @@ class LockedArtifact:
         if not comparisons:
             raise BuildFailed("the verify process returned a malformed result: it compared nothing")
         return comparisons[0]
+
+    def count(self, samples: Sequence[bytes], counted: int, poll: Poll = _do_nothing) -> list[Counts]:
+        """Runs an artifact that counts values, on one thread. Returns the counts of all calls together.
+
+        Args:
+            samples: the elements of the inputs of each call, in the signature's order.
+            counted: the number of the last outputs, which contain counts.
+        """
+        encoded = tuple(base64.b64encode(each).decode() for each in samples)
+        result = self.ask(COUNT, CountRequest(*self._files, 1, encoded, counted), poll=poll)
+        try:
+            if len(result.counts) != counted:
+                raise ValueError("counts are missing or too many")
+            return [check_counts(each) for each in result.counts]
+        except ValueError as error:
+            raise BuildFailed(f"the count process returned a malformed result: {error}") from error
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> BenchResult:
         """Measures `runtime.latency.Latency` with `threads` threads, each on its own core. The result names the

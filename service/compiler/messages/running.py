@@ -80,6 +80,29 @@ class ExplainRequest(BenchRequest):
     peak: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True)
+class CountRequest(ArtifactFiles):
+    """A request to run an artifact that counts values.
+
+    Attributes:
+        samples: the elements of the inputs of each call, in the signature's order, in base64. They are part of the
+            message, so that they are never in a file.
+        counted: the number of the last outputs, which contain counts (`core.models.ranges`).
+    """
+
+    threads: int
+    samples: tuple[str, ...]
+    counted: int
+
+
+@dataclass(frozen=True)
+class CountResult(Message):
+    """The counts of all calls together, for each output that contains counts."""
+
+    counts: tuple[tuple[int, ...], ...]
+
+
 RUN = Role("run", RunRequest, RunResult)
 BENCH = Role("bench", BenchRequest, BenchResult)
+COUNT = Role("count", CountRequest, CountResult)
 EXPLAIN = Role("explain", ExplainRequest, ProfileResult)

@@ -43,6 +43,7 @@ from service.api.control.wire.parameters import (
     QueryNumerics,
 )
 from service.api.control.wire.problem import Problem
+from service.api.control.wire.saturation import Range, Saturation, SaturationState, TensorCounts
 from service.api.control.wire.signatures import (
     Blob,
     Bounds,
@@ -107,13 +108,17 @@ __all__ = [
     "QueryLimit",
     "QueryName",
     "QueryNumerics",
+    "Range",
     "Rollback",
+    "Saturation",
+    "SaturationState",
     "Scheme",
     "Signature",
     "State",
     "TargetInfo",
     "Targets",
     "Tensor",
+    "TensorCounts",
     "Wire",
     "Worker",
     "Workers",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.ops.metrics import LATENCY_BUCKETS_S
 from service.core.errors import BuildFailed
-from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane
+from tests.support.live_counts import add_counts, counts_of
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -65,3 +68,20 @@ def test_the_cache_size_is_the_size_of_its_blobs(plane: ControlPlane) -> None:
 def test_predictions_have_buckets_from_50_microseconds_to_10_seconds() -> None:
     assert (min(LATENCY_BUCKETS_S), max(LATENCY_BUCKETS_S)) == (50e-6, 10.0)
     assert list(LATENCY_BUCKETS_S) == sorted(set(LATENCY_BUCKETS_S))
+
+
+def test_the_tensors_that_clip_are_named(tmp_path: Path) -> None:
+    with control_plane(tmp_path, saturation_share=0.001) as plane:
+        plane.push()
+        add_counts(plane.services, "digits", counts_of(above=5, inside=95), counts_of(below=9), dropped=3)
+        samples = scrape(plane)
+    model = ("model", "digits"), ("version", "1")
+    assert samples["octet_clipped_ratio", (model[0], ("tensor", "conv"), model[1])] == 0.05
+    assert samples["octet_clipped_ratio", (model[0], ("tensor", "relu"), model[1])] == 0
+    assert samples["octet_counted_requests", model] == 10
+    assert samples["octet_counted_requests_dropped", model] == 3
+
+
+def test_a_server_that_samples_nothing_has_no_metrics_of_it(tmp_path: Path) -> None:
+    with control_plane(tmp_path, saturation_share=0) as plane:
+        assert not [name for name, _ in scrape(plane) if "clipped" in name or "counted" in name]

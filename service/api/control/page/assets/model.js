@@ -10,6 +10,7 @@ import { latency } from "./now.js";
 import { Pools } from "./pools.js";
 import { actions, button } from "./promote.js";
 import { remove } from "./remove.js";
+import { saturation, saturationOf } from "./saturation.js";
 import { TryIt } from "./tryit.js";
 import { witnesses } from "./witnesses.js";
 
@@ -70,9 +71,9 @@ export class ModelView {
     this.#tryIt.choose(name, version);
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const pools = this.#pools.show(name, version);
-    const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build), pools]);
+    const [about, { numerics, coverage, explanation }, counts] = await Promise.all([aboutOf(name), this.#reportsOf(build), saturationOf(name, version), pools]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another model has been chosen
-    for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
+    for (const id of ["versions-title", "witnesses-title", "layers-title", "saturation-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isServable(each));
     if (about !== null) show(element("versions"), versions(about, isOffered, {
       onChosen: (chosen) => this.choose(name, chosen, { focus: true }),
@@ -80,6 +81,7 @@ export class ModelView {
       onDeleted: () => this.#forget(),
     }));
     show(element("witnesses"), build ? witnesses(numerics, coverage) : notBuilt());
+    show(element("saturation"), saturation(counts));
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
   }
 

@@ -1,0 +1,80 @@
+"""`octet saturation`: shows which values a model clips in production."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import reporting
+
+_STYLE = {"within": "green", "outside": "bold red"}
+_NUMBERS = ("calibrated", "live", "clipped")
+
+
+def saturation(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
+    ] = None,
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=30, help="Show the counts of this many days, including today.")
+    ] = 2,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which values a model clips in production, beside the ranges that calibration chose.
+
+    Exit status 3: live data leaves the calibrated range of at least one tensor.
+    """
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        found = client.saturation(name, version, days)
+        outside = [each["tensor"] for each in found["tensors"] if each["state"] == "outside"]
+        if as_json:
+            output.document(found)
+        else:
+            output.show(*_described(found))
+        if outside:
+            raise typer.Exit(_OUTSIDE)
+
+
+_OUTSIDE = 3
+
+
+def _described(found: dict[str, Any]) -> Iterator[Any]:
+    yield Text(f"{found['name']} version {found['version']}", style="bold")
+    if not found["tensors"]:
+        yield f"{found['state']}: {found['reason']}"
+        return
+    dropped = f", {found['dropped']:,} more were dropped" if found["dropped"] else ""
+    yield f"{found['samples']:,} requests of {found['days']} days were counted{dropped}"
+    yield _table(found["tensors"])
+    for each in found["tensors"]:
+        if each["state"] == "outside":
+            yield Text(f"{each['tensor']}: {_percent(each['clipped'])} of the values are clipped", style="bold red")
+
+
+def _table(tensors: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("tensor", *_NUMBERS, "state"):
+        is_number = column in _NUMBERS
+        table.add_column(column, no_wrap=is_number, justify="right" if is_number else "left")
+    for each in tensors:
+        state = Text(each["state"], style=_STYLE[each["state"]])
+        ranges = (_range(each[which]) for which in ("stored", "live"))
+        table.add_row(Text(each["tensor"]), *ranges, _percent(each["clipped"]), state)
+    return table
+
+
+def _range(of: dict[str, float]) -> str:
+    return f"{of['low']:.4g} … {of['high']:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
