@@ -58,6 +58,10 @@ def _zero_point(tensor: Tensor) -> Array:
             tensor=tensor.label,
         )
     point = tensor.quantization.zero_points[0] if tensor.quantization and tensor.dtype == "int8" else 0
+    if not -128 <= point <= 127:
+        raise MalformedModel(
+            f"the variable {tensor.label} has the zero point {point}, but is int8", tensor=tensor.label
+        )
     return np.full(tensor.shape, point, tensor.dtype)
 
 
