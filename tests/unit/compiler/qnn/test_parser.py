@@ -19,10 +19,12 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.parser import InvalidText, parse_module
 from service.compiler.qnn.plain import PLAIN
 from service.compiler.qnn.printer import complete_text_of, text_of
+from service.compiler.qnn.type_parser import parse
 from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.examples import examples
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "qnn.md"
 GRAPH = """\
 !0 = !quant.uniform<i8:f32, 0.5:3>
 !1 = !quant.uniform<i8:f32:0, {0.25,0.125}>
@@ -112,3 +114,22 @@ def test_damaged_texts_are_refused_or_parsed(data: st.DataObject) -> None:
     lines[index] = line[:at] + piece + line[at + data.draw(st.integers(0, 3)) :]
     with suppress(InvalidText):
         assert isinstance(parse_module("\n".join(lines)), tvm.IRModule)
+
+
+def test_the_example_of_the_reference_is_a_graph() -> None:
+    (example,) = re.findall(r"```qnn\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    module = parse_module(example)
+    assert complete_text_of(module).replace("const<2xi32> [10, -10]", "const<2xi32> #0") == example.partition("#0 =")[0]
+    (output,) = oracle.run(module, get_mode(LITERT_REFERENCE), [np.array([[4, 5, 6, 7]], np.uint8)])
+    assert output.tolist() == [0, -8]  # (30 + 10) * 0.125 - 5, and (-30 - 10) * 0.0625 - 5: halves away from zero
+
+
+def test_the_types_of_the_reference_are_parsed() -> None:
+    types = re.findall(r"^\| `(!quant\..*?)` \|", PAGE.read_text(), re.MULTILINE)
+    assert len(types) == 6
+    assert [str(parse(text)) for text in types] == types
+
+
+def test_the_reference_lists_the_operators_of_relax() -> None:
+    (listed,) = re.findall(r"without a prefix: (.*?)\.\n", PAGE.read_text(), re.DOTALL)
+    assert re.findall(r"`(.*?)`", listed) == sorted(parser._PLAIN)
