@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import MalformedModel
-from tests.support.tflite_builder import ModelBuilder, Quant, schema
+from tests.support.tflite_builder import ModelBuilder, Quant
 
 
 def model(zero_point: int) -> bytes:
