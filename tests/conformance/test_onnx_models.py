@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.harness.home import default_home
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.core.builds.numerics import ONNXRUNTIME
@@ -19,7 +19,6 @@ from tests.support.onnx_catalog import Quantized, Weights, weights
 from tests.support.onnx_catalog_qdq import bias_of, real
 from tests.support.onnx_reference import Reference
 
-MODELS = Path(os.environ.get("OCTET_BENCH_CACHE") or Path.home() / ".cache" / "octet-bench") / "models" / "onnx"
 WHOLE = ["resnet18", "resnet50", "mobilenet_v2", "inception_v3"]
 SAMPLES = 12
 
@@ -131,9 +130,9 @@ def test_todays_attention(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_trained_architecture(name: str, tmp_path: Path) -> None:
-    """The models are those that `benchmarks/models` trains."""
-    source = MODELS / f"{name}.u8s8.onnx"
+def test_an_architecture(name: str, tmp_path: Path) -> None:
+    """The models are those that `benchmarks.models` creates, with random weights."""
+    source = default_home().models / "onnx" / f"{name}.u8s8.onnx"
     if not source.is_file():
-        pytest.skip(f"no {source}: `make bench` makes it; OCTET_BENCH_CACHE says where")
+        pytest.skip(f"{source} is missing: run python -m benchmarks.models; OCTET_BENCH_HOME is the folder of models")
     equal(source, tmp_path)
