@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from octet import errors
+    from octet import errors, qnn
     from octet.artifacts import Artifact, compile
     from octet.async_client import AsyncClient
     from octet.client import Build, Client
@@ -41,6 +41,7 @@ __all__ = [
     "errors",
     "evaluate",
     "load",
+    "qnn",
     "quantize",
 ]
 
@@ -75,8 +76,8 @@ _require_no_other_project()
 
 def __getattr__(name: str) -> Any:
     """Imports a module when one of its names is used: a client needs no compiler, and running a model no client."""
-    if name == "errors":
-        return import_module("octet.errors")
+    if name in ("errors", "qnn"):
+        return import_module(f"octet.{name}")
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"octet.{module}"), name)

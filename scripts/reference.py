@@ -282,17 +282,36 @@ def python() -> Iterator[str]:
             yield f"## `octet.{name}`"
             yield inspect.cleandoc(value.__doc__ or "")
             yield ", ".join(f"`{each}`" for each in value.__all__)
-            continue
-        (head,) = (line for line in lines if name_in(line) == f"octet.{name}")
-        yield f"## `octet.{name}`"
-        yield from _documented(head, value)
-        for line in lines:
-            member = name_in(line).removeprefix(f"octet.{name}.")
-            if line.startswith(f"octet.{name}.") and inspect.isclass(value):
-                found = inspect.getattr_static(value, member, None)
-                if isinstance(found, property) or inspect.isfunction(found):
-                    yield f"### `{name}.{member}`"
-                    yield from _documented(line, found)
+        else:
+            yield from _name(f"octet.{name}", value, lines)
+
+
+def qnn() -> Iterator[str]:
+    yield "# octet.qnn"
+    yield inspect.cleandoc(octet.qnn.__doc__ or "")
+    lines = surface()
+    for name in octet.qnn.__all__:
+        value = getattr(octet.qnn, name)
+        if inspect.ismodule(value):
+            yield f"## `octet.qnn.{name}`"
+            yield f"The module `{value.__name__}`: TVM's pattern language."
+        else:
+            yield from _name(f"octet.qnn.{name}", value, lines)
+
+
+def _name(name: str, value: Any, lines: Sequence[str]) -> Iterator[str]:
+    """Describes a class or a function, and the members of a class."""
+    (head,) = (line for line in lines if name_in(line) == name)
+    yield f"## `{name}`"
+    yield from _documented(head, value)
+    for line in lines:
+        if line.startswith(f"{name}.") and inspect.isclass(value):
+            member = name_in(line).removeprefix(f"{name}.")
+            found = inspect.getattr_static(value, member, None)
+            found = found.__func__ if isinstance(found, staticmethod) else found
+            if isinstance(found, property) or inspect.isfunction(found):
+                yield f"### `{name.rpartition('.')[2]}.{member}`"
+                yield from _documented(line, found)
 
 
 def _documented(line: str, value: Any) -> Iterator[str]:
@@ -320,6 +339,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "protocols": protocols,
     "api": http_api,
     "python": python,
+    "qnn": qnn,
 }
 
 if __name__ == "__main__":

@@ -112,11 +112,7 @@ def _too_small_a_step(old: Version, new: Version, changes: Changes) -> Iterator[
 def _lines(name: str, value: Any) -> Iterator[str]:
     if inspect.ismodule(value):
         for each in value.__all__:
-            member = getattr(value, each)
-            yield f"{name}.{each}"
-            yield f"{name}.{each}.__bases__: {' | '.join(base.__name__ for base in member.__bases__)}"
-            yield f"{name}.{each}.code: {member.code!r}"
-            yield from (f"{name}.{each}.{attribute}" for attribute in _attributes(member))
+            yield from _member_lines(f"{name}.{each}", getattr(value, each))
     elif inspect.isclass(value):
         constructed = inspect.getdoc(value.__init__) != inspect.getdoc(object.__init__) and bool(value.__init__.__doc__)
         yield f"{name}{_signature(value)}" if constructed else name  # others are returned by functions
@@ -127,6 +123,19 @@ def _lines(name: str, value: Any) -> Iterator[str]:
         yield from (f"{name}.{each}" for each in _attributes(value) if each.split(":")[0] not in members)
     else:
         yield f"{name}{_signature(value)}"
+
+
+def _member_lines(name: str, member: Any) -> Iterator[str]:
+    """Yields the lines of a member of a public module. A module of another project is only named."""
+    if inspect.isclass(member) and issubclass(member, Exception):
+        yield name
+        yield f"{name}.__bases__: {' | '.join(base.__name__ for base in member.__bases__)}"
+        yield f"{name}.code: {getattr(member, 'code', '')!r}"
+        yield from (f"{name}.{attribute}" for attribute in _attributes(member))
+    elif inspect.ismodule(member):
+        yield name
+    else:
+        yield from _lines(name, member)
 
 
 def _attributes(value: type) -> Iterator[str]:
@@ -145,6 +154,7 @@ def _signature(value: Any) -> str:
     """
     if isinstance(value, property):
         return f": {value.fget.__annotations__['return']}" if value.fget is not None else ""
+    value = getattr(value, "__wrapped__", getattr(value, "__func__", value))  # of a cache, or a static method
     if not (inspect.isfunction(value) or inspect.isclass(value)):
         return ""
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))

@@ -93,10 +93,7 @@ class TestExamples:
         assert len(np.unique(expected)) > 20
 
     def test_networks_in_json_are_imported(self, tmp_path: Path) -> None:
-        layer = {"name": "y", "weight": [[1, -2], [3, 4], [5, 6]], "weight_scale": 0.25, "bias": [7, 8, 9]}
-        start = {"name": "x", "shape": [1, 2], "type": "!quant.uniform<i8:f32, 0.5:3>"}
-        file = {"network": 1, "input": start, "layers": [{**layer, "type": "!quant.uniform<i8:f32, 0.25>"}]}
-        model = written(tmp_path / "network.json", json.dumps(file))
+        model = written(tmp_path / "network.json", dialects.JSON_FILE)
         run("compile", model, "--dialect", dialects.JSON_NETWORK, "--output", tmp_path / "out")
         # sums of [5 - 3, 8 - 3] with scale 0.125, halves away from zero
         assert outputs(tmp_path / "out", np.array([[5, 8]], np.int8)).tolist() == [[-1, 17, 25]]

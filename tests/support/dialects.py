@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,22 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "dialects"
 SOFTSIGN, FUSED = EXAMPLES / "softsign.py", EXAMPLES / "fused_softsign.py"
 ACCELERATOR, JSON_NETWORK = EXAMPLES / "accelerator.py", EXAMPLES / "json_network.py"
 CHANNELS, SIZE = 8, 12
+# A file for JSON_NETWORK: a dense layer whose sums have scale 0.125.
+JSON_FILE = json.dumps(
+    {
+        "network": 1,
+        "input": {"name": "x", "shape": [1, 2], "type": "!quant.uniform<i8:f32, 0.5:3>"},
+        "layers": [
+            {
+                "name": "y",
+                "weight": [[1, -2], [3, 4], [5, 6]],
+                "weight_scale": 0.25,
+                "bias": [7, 8, 9],
+                "type": "!quant.uniform<i8:f32, 0.25>",
+            }
+        ],
+    }
+)
 
 
 def onnx_softsign() -> bytes:

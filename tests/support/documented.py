@@ -23,6 +23,7 @@ import numpy as np
 from PIL import Image
 
 from scripts.certificates import make_certificate
+from tests.support import dialects
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -120,6 +121,10 @@ def provide(folder: Path) -> None:
         for picture in sorted((_EXAMPLES / "digits").glob("*.png")):
             shutil.copy(picture, folder / "pictures")
             archive.write(picture, picture.name)
+    (folder / "softsign.tflite").write_bytes(dialects.tflite_softsign())
+    (folder / "curved.onnx").write_bytes(dialects.curved_convolution())
+    (folder / "convolution.onnx").write_bytes(dialects.convolution()[0])
+    (folder / "network.json").write_text(dialects.JSON_FILE)
     (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
     make_certificate(folder)  # cert.pem and key.pem
 

@@ -34,8 +34,8 @@ class Graph:
     module = graph.module
     """
 
-    def __init__(self, at: At = lambda op, tensor: None) -> None:
-        """`at` is called with each operator that is emitted, and its name."""
+    def __init__(self, at: At | None = None) -> None:
+        """`at` is called with the name of each operator that is emitted, and the name of its result."""
         self._at = at
         self._builder = relax.BlockBuilder()
         self._inputs: list[relax.Var] = []
@@ -59,7 +59,8 @@ class Graph:
 
     def emit(self, call: relax.Expr, name: str = "") -> relax.Var:
         """Adds an operator, and returns its result. Raises `IllTyped` if its operands do not fit together."""
-        self._at(graph.name_of(call), name)
+        if self._at is not None:
+            self._at(graph.name_of(call), name)
         typed = graph.typed(self._builder, call)
         var = relax.Var(name or f"v{len(self._body)}", typed.ty)
         self._body.append((var, call))
@@ -84,14 +85,6 @@ class Graph:
         if self._module is None:
             raise InvalidInput("the graph is not complete: read its module after the with block")
         return Module(self._module)
-
-    def imported(self, format: str) -> ImportedModel:
-        """Returns the graph as the result of an importer."""
-        module = self.module.ir
-        results = graph.results_of(graph.main_of(module))
-        inputs = unique_specs([_end(str(var.name), var) for var in self._inputs], "input")
-        outputs = unique_specs([_end(n, var) for n, var in zip(self._outputs, results, strict=True)], "output")
-        return ImportedModel(module, ModelSignature(inputs, outputs), format)
 
     def _build(self) -> tvm.IRModule:
         if not self._inputs or not self._outputs:
@@ -155,6 +148,15 @@ class Module:
 
     def __repr__(self) -> str:
         return text_of(self.ir)
+
+
+def imported_from(made: Graph, format: str) -> ImportedModel:
+    """Returns a complete graph as the result of an importer."""
+    module = made.module.ir
+    results = graph.results_of(graph.main_of(module))
+    inputs = unique_specs([_end(str(var.name), var) for var in made._inputs], "input")
+    outputs = unique_specs([_end(n, var) for n, var in zip(made._outputs, results, strict=True)], "output")
+    return ImportedModel(module, ModelSignature(inputs, outputs), format)
 
 
 def _end(name: str, value: relax.Expr) -> tuple[str, str, tuple[int, ...], None]:

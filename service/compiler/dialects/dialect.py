@@ -10,7 +10,7 @@ import tvm
 from tvm.relax import dpl
 
 from service.compiler.dialects import rules
-from service.compiler.dialects.building import Graph
+from service.compiler.dialects.building import Graph, imported_from
 from service.compiler.dialects.operators import Operator
 from service.compiler.importers import auto, detect
 from service.compiler.importers.builder.module import At
@@ -181,7 +181,7 @@ class Dialect:
         """Decorates a pass: a function from a module to a module that computes the same, bit for bit.
 
         Args:
-            before: Octet's pass before which it runs (docs/reference/passes.md).
+            before: Octet's pass before which it runs (docs/developers/life-of-a-build.md).
             name: the pass's name; by default that of the function.
         """
 
@@ -268,6 +268,6 @@ def _importer(format: str, read: Callable[[bytes, Graph], None]) -> Callable[[by
             raise
         except Exception as error:  # the importer of a dialect may raise anything for a damaged file
             raise MalformedModel(f"the importer of {format} failed: {type(error).__name__}: {error}") from error
-        return graph.imported(format)
+        return imported_from(graph, format)
 
     return import_model

@@ -158,6 +158,7 @@ class QuantizedType:
 
     @property
     def is_per_tensor(self) -> bool:
+        """True if all values have one scale and one zero point."""
         return self.axis is None and self.blocks is None
 
     @property
