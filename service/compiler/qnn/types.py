@@ -132,11 +132,13 @@ class QuantizedType:
 
     @property
     def min(self) -> int:
+        """The smallest stored integer."""
         assert self.storage_min is not None  # set by __post_init__
         return self.storage_min
 
     @property
     def max(self) -> int:
+        """The largest stored integer."""
         assert self.storage_max is not None
         return self.storage_max
 
