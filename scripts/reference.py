@@ -286,7 +286,7 @@ def python() -> Iterator[str]:
             yield from _name(f"octet.{name}", value, lines)
 
 
-def qnn() -> Iterator[str]:
+def extension() -> Iterator[str]:
     yield "# octet.qnn"
     yield inspect.cleandoc(octet.qnn.__doc__ or "")
     lines = surface()
@@ -339,7 +339,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "protocols": protocols,
     "api": http_api,
     "python": python,
-    "qnn": qnn,
+    "extension": extension,
 }
 
 if __name__ == "__main__":

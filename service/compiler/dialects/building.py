@@ -13,16 +13,14 @@ from tvm import relax
 from service.compiler.dialects.reading import constant
 from service.compiler.importers.builder.module import At, param, unique_specs
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.lowering.passes import Context, pipeline
+from service.compiler.lowering.passes import run_graph_passes
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.parser import parse_module
 from service.compiler.qnn.printer import complete_text_of, text_of
-from service.compiler.targets import codegen_target
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature
-from service.core.target import parse_target
 
 
 class Graph:
@@ -137,14 +135,7 @@ class Module:
         Raises:
             InvalidInput: no pass has this name, or its result is not a graph.
         """
-        context = Context(get_mode(numerics), codegen_target(parse_target(target)), None)
-        passes = {each.name: each for each in pipeline().passes if each.returns_graph}
-        module = self.ir
-        for name in names:
-            if name not in passes:
-                raise InvalidInput(f"no pass has the name {name!r}", hint=f"the passes are {', '.join(passes)}")
-            module = passes[name].run(module, context)
-        return Module(module)
+        return Module(run_graph_passes(self.ir, names, numerics, target))
 
     def __repr__(self) -> str:
         return text_of(self.ir)

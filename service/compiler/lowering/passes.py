@@ -6,7 +6,7 @@ Each pass documents what it requires and ensures. `str(PIPELINE)` is `pass_order
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,16 +24,17 @@ from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.joins import join_moves
 from service.compiler.qnn.kernels import choose_kernels
 from service.compiler.qnn.legalize import legalize
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.select.select import select
 from service.compiler.select.selection import Selection
-from service.compiler.targets import CodegenTarget
+from service.compiler.targets import CodegenTarget, codegen_target
 from service.core.artifacts.artifact import Slot
 from service.core.builds.build import Stage
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
+from service.core.target import parse_target
 
 
 @dataclass
@@ -179,6 +180,29 @@ def pipeline() -> Pipeline:
         passes += [Pass(name, Stage.SELECT, run) for name, (before, run) in _ADDED.items() if before == each.name]
         passes.append(each)
     return Pipeline(tuple(passes))
+
+
+def graph_passes() -> dict[str, Pass]:
+    """Returns the passes from graph to graph by name, in the order of the pipeline."""
+    return {each.name: each for each in pipeline().passes if each.returns_graph}
+
+
+def run_graph_passes(module: tvm.IRModule, names: Sequence[str], numerics: str, target: str) -> tvm.IRModule:
+    """Runs passes from graph to graph, in the order of `names`.
+
+    Args:
+        numerics, target: the numerics mode and the target for which the model is compiled.
+
+    Raises:
+        InvalidInput: no pass from graph to graph has one of these names.
+    """
+    context = Context(get_mode(numerics), codegen_target(parse_target(target)), None)
+    passes = graph_passes()
+    for name in names:
+        if name not in passes:
+            raise InvalidInput(f"no pass has the name {name!r}", hint=f"the passes are {', '.join(passes)}")
+        module = passes[name].run(module, context)
+    return module
 
 
 def _batch(module: tvm.IRModule, context: Context) -> tvm.IRModule:
