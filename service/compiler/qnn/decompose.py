@@ -2,7 +2,8 @@
 (`numerics.sums.transposed`).
 
 Requires: a model of `qnn.*` operators.
-Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. Accumulators are
+Ensures: no `qnn.conv2d_transpose` is left except simulated ones and those with computed weights, and every output is
+    unchanged. Accumulators are
     requantized before the phases are interleaved. The interleaving then copies a quarter of the bytes that accumulators
     would have, and one kernel may compute the convolution and the requantization.
 """
@@ -16,6 +17,7 @@ from tvm import relax
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics.expressed import bias_of
 from service.compiler.qnn.numerics.sums.transposed import Phases
+from service.compiler.qnn.operation import value_of
 
 _CHANNELS = 3  # the axis of the channels of an image
 
@@ -29,10 +31,12 @@ def decompose(module: tvm.IRModule) -> tvm.IRModule:
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         is_one = operation is not None and operation.name == "qnn.conv2d_transpose"
-        if operation is not None and is_one and not operation.is_simulated:
-            phases = Phases.of(operation)
-            sums = graph.emit(builder, phases.convolution(operation, *args), f"{args[0].name}_phases")
-            result = graph.emit(builder, phases.interleaved(builder.emit, sums), f"{args[0].name}_interleaved")
+        is_constant = is_one and value_of(args[1]) is not None
+        if operation is not None and is_constant and not operation.is_simulated:
+            phases, (x, weight, *biases) = Phases.of(operation), args
+            convolution = phases.convolution(operation, x, weight, biases[0] if biases else None, builder)
+            sums = graph.emit(builder, convolution, f"{x.name}_phases")
+            result = graph.emit(builder, phases.interleaved(builder.emit, sums), f"{x.name}_interleaved")
             phased[result] = phases, sums
             return result
         if operation is None or operation.name != "qnn.requantize" or args[0] not in phased:

@@ -91,7 +91,7 @@ class BlockConstant:
 
 
 class Table:
-    """A vector that is read as a whole to compute any element."""
+    """An array that is read as a whole to compute any element."""
 
     def __init__(self, values: Array) -> None:
         self.operands = [relax.const(values, str(values.dtype))]

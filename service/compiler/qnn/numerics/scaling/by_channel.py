@@ -18,10 +18,12 @@ from service.compiler.qnn.expressions.facts import UNKNOWN
 from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.expressions.tensors import TENSORS
 from service.compiler.qnn.numerics.expressed import Chooses, Requantizes, bias_of
-from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Scalar, clamped, pointwise
+from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Index, Scalar, Table, clamped, pointwise
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
+
+_BYTES = {"int8": -128, "uint8": 0}  # dtype -> its smallest value
 
 
 class ByChannel:
@@ -46,6 +48,8 @@ class ByChannel:
     ) -> relax.Expr:
         biases = list(_biases(operation, None if bias is None else bias_of(operation, bias)))
         scaling = self._scaling(operation, biases)
+        if scaling is None and str(x.ty.dtype) in _BYTES and bias is None:
+            return self._look_up(operation, builder, x)
         if scaling is None:
             return self._lower_parts(operation, builder, x, biases)
         in_type, out_type, axis = operation.quantized("in_type"), operation.quantized("out_type"), _axis(operation)
@@ -69,6 +73,17 @@ class ByChannel:
                 return None
             found.append(formula.requantization(part, UNKNOWN, added[0] if added else None))
         return _join_channels(found)
+
+    def _look_up(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        """Emits look-ups in one table for each channel, which the oracle computes."""
+        axis, least = _axis(operation), _BYTES[str(x.ty.dtype)]
+        values = np.arange(least, least + 256).astype(str(x.ty.dtype))
+        tables = np.stack([self._formula.evaluate(part, values) for part in _parts(operation)])
+
+        def look_up(value: Scalar, tables: Any, index: Sequence[Scalar]) -> Scalar:
+            return tables[index[axis], value.astype("int32") - least]
+
+        return pointwise(builder, "requantize", look_up, [x], [Table(tables), Index()])
 
     def _lower_parts(
         self,

@@ -114,14 +114,22 @@ class Dense:
 def _centered_if_needed(
     operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
 ) -> tuple[Operation, relax.Expr, relax.Expr]:
-    """For a simulated operation, or one with computed weights, subtracts the zero points from the operands. Other
-    operations are unchanged.
+    """For a simulated operation, or one with computed weights, subtracts the zero points from the operands if they are
+    not 0. Other operations are unchanged.
 
     A simulated operation has stored integers as float32. The four terms of the expansion would need more bits than the
     sum of products.
     """
-    if not operation.is_simulated and value_of(weight) is not None:
+    points = (*operation.per_tensor("in_type").zero_points, *operation.quantized("weight_type").zero_points)
+    if not operation.is_simulated and (value_of(weight) is not None or not any(points)):
         return operation, x, weight
+    return centered_operands(operation, builder, x, weight)
+
+
+def centered_operands(
+    operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
+) -> tuple[Operation, relax.Expr, relax.Expr]:
+    """Subtracts the zero points from the operands; returns the operation on them."""
     types = {"in_type": operation.per_tensor("in_type"), "weight_type": operation.quantized("weight_type")}
     x, weight = (_center(builder, operand, each) for operand, each in zip((x, weight), types.values(), strict=True))
     types = {

@@ -19,8 +19,8 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.qnn import ops
-from service.compiler.qnn.numerics.sums.accumulate import Conv2d, accumulated, centered, constant
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.numerics.sums.accumulate import Conv2d, accumulated, centered, centered_operands
+from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
@@ -60,7 +60,9 @@ class Conv2dTranspose:
         bias: relax.Expr | None = None,
     ) -> relax.Expr:
         phases = Phases.of(operation)
-        convolution = builder.normalize(phases.convolution(operation, x, weight, bias))
+        if value_of(weight) is None:
+            operation, x, weight = centered_operands(operation, builder, x, weight)
+        convolution = builder.normalize(phases.convolution(operation, x, weight, bias, builder))
         sums = Conv2d().lower(Operation(convolution), builder, *convolution.args)
         return phases.interleaved(builder.emit, builder.emit(sums))
 
@@ -112,18 +114,34 @@ class Phases:
         )
 
     def convolution(
-        self, operation: Operation, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None
+        self,
+        operation: Operation,
+        x: relax.Expr,
+        weight: relax.Expr,
+        bias: relax.Expr | None,
+        builder: relax.BlockBuilder,
     ) -> relax.Call:
         """Returns a call that computes the accumulators of `qnn.conv2d_transpose`, phase by phase: `[N, …, …, s_h * s_w
         * O]`.
+
+        Args:
+            weight: constant; or computed, with a zero point of 0.
         """
-        own, weight_type = bias, operation.quantized("weight_type")
-        if bias is not None:
-            own = relax.const(np.tile(constant(operation, bias), self.count), str(bias.ty.dtype))
+        weight_type = operation.quantized("weight_type")
+        values, biases = value_of(weight), None if bias is None else value_of(bias)
+        if biases is not None:
+            bias = relax.const(np.tile(biases, self.count), str(biases.dtype))
+        elif bias is not None:
+            bias = builder.emit(relax.op.tile(bias, (self.count,)))
+        kernel = (
+            self._computed_kernel(builder, weight)
+            if values is None
+            else relax.const(self.kernel(values, weight_type.zero_points))
+        )
         return ops.conv2d(
             x,
-            relax.const(self.kernel(constant(operation, weight), weight_type.zero_points)),
-            own,
+            kernel,
+            bias,
             operation.per_tensor("in_type"),
             self.repeated(weight_type),
             padding=self.padding,
@@ -166,6 +184,17 @@ class Phases:
         filled[:, :kernel_h, :kernel_w] = weight
         phases = filled.reshape(filters, taps_h, stride_h, taps_w, stride_w, channels)[:, ::-1, :, ::-1]
         return np.ascontiguousarray(phases.transpose(2, 4, 0, 1, 3, 5)).reshape(-1, taps_h, taps_w, channels)
+
+    def _computed_kernel(self, builder: relax.BlockBuilder, weight: relax.Expr) -> relax.Expr:
+        """Emits `kernel` of computed weights, whose zero point is 0."""
+        (stride_h, stride_w), (taps_h, taps_w) = self.strides, self.taps
+        filters, kernel_h, kernel_w, channels = (int(dim) for dim in weight.ty.shape)
+        missing = [0, 0, 0, taps_h * stride_h - kernel_h, 0, taps_w * stride_w - kernel_w, 0, 0]
+        filled = builder.emit(relax.op.nn.pad(weight, missing)) if any(missing) else weight
+        phases = builder.emit(relax.op.reshape(filled, (filters, taps_h, stride_h, taps_w, stride_w, channels)))
+        reversed_ = builder.emit(relax.op.flip(builder.emit(relax.op.flip(phases, 1)), 3))
+        moved = builder.emit(relax.op.permute_dims(reversed_, (2, 4, 0, 1, 3, 5)))
+        return builder.emit(relax.op.reshape(moved, (self.count * filters, taps_h, taps_w, channels)))
 
 
 def _around(size: int, kernel: int, stride: int, before: int, out_size: int) -> tuple[int, int]:

@@ -76,6 +76,20 @@ def test_each_row_of_a_stored_tensor_is_converted_to_its_own_scale(mode: str) ->
     check(conversion(ROWS_TYPE), mode, STORED, expected)
 
 
+@pytest.mark.parametrize("mode", [ONNXRUNTIME, FBGEMM])
+def test_formulas_without_an_expression_convert_values_of_16_bits(mode: str) -> None:
+    in_type, stored = QuantizedType("int16", (0.001,), (-5,)), (STORED.astype(np.int16) * 256 + 77).astype(np.int16)
+
+    def conversion_of_words(out_type: QuantizedType) -> tvm.IRModule:
+        return module_of(
+            [(stored.shape, "int16")], lambda emit, inputs: emit(ops.requantize(inputs[0], in_type, out_type))
+        )
+
+    whole = [oracle.run(conversion_of_words(kind), get_mode(mode), [stored])[0] for kind in of_each(ROWS_TYPE)]
+    expected = np.stack([values[:, row] for row, values in enumerate(whole)], axis=1)
+    check(conversion_of_words(ROWS_TYPE), mode, stored, expected)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_each_row_is_converted_from_its_own_scale(mode: str) -> None:
     def conversion_from(in_type: QuantizedType) -> tvm.IRModule:

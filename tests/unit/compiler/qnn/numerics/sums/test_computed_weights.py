@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,19 @@ WEIGHT_TYPES = {
     "by filter": QuantizedType("int8", (0.01, 0.02, 0.005, 0.03), (3, -128, 0, 127), axis=0),
     "16 bits": QuantizedType("int16", (0.001,), (-5,)),
 }
-SHAPES = {"conv2d": ((2, 6, 5, 4), (4, 3, 2, 2)), "dense": ((3, 8), (4, 8))}
+SHAPES = {
+    "conv2d": ((2, 6, 5, 4), (4, 3, 2, 2)),
+    "conv2d_transpose": ((2, 4, 5, 3), (4, 3, 2, 3)),
+    "dense": ((3, 8), (4, 8)),
+}
+LAYERS: dict[str, Callable[..., relax.Call]] = {
+    "conv2d": ops.conv2d,
+    "conv2d_transpose": ops.conv2d_transpose,
+    "dense": ops.dense,
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "conv2d": {"strides": (2, 1), "padding": (1, 0, 1, 1), "dilation": (1, 2), "groups": 2},
+    "conv2d_transpose": {"strides": (2, 1), "padding": (1, 0, 1, 1), "output_padding": (1, 0)},
     "dense": {},
 }
 BIAS = np.array([-1000, 3, 7, 100000], np.int32)
@@ -45,8 +56,7 @@ def layer(name: str, weight_type: QuantizedType, weights: Array | None, has_bias
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         weight = inputs[1] if weights is None else relax.const(weights)
         bias = inputs[2] if weights is None else relax.const(BIAS)
-        call = ops.conv2d if name == "conv2d" else ops.dense
-        sums = emit(call(inputs[0], weight, bias if has_bias else None, X_TYPE, weight_type, **OPTIONS[name]))
+        sums = emit(LAYERS[name](inputs[0], weight, bias if has_bias else None, X_TYPE, weight_type, **OPTIONS[name]))
         sums_type = accumulator_type(X_TYPE, weight_type, len(shape) - 1)
         return emit(ops.requantize(sums, sums_type, OUT_TYPE))
 
