@@ -29,7 +29,7 @@ def main() -> None:
     home, run = default_home(), Run.begin()
     rules = Rules(arguments.rounds, arguments.seconds, repeats=arguments.repeats)
     measure: dict[str, Callable[[], Iterator[Measurement]]] = {
-        targets.PART: lambda: targets.measure(run),
+        targets.PART: lambda: targets.measure(run, store.read()),
         accuracy.PART: lambda: accuracy.measure(run),
         agreement.PART: lambda: agreement.measure(home, run),
         memory.PART: lambda: memory.measure(home, run),

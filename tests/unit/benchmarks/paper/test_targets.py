@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paper.targets import Example, checked, examples
+from benchmarks.paper.targets import Example, checked, examples, is_weaker
 from service.core.target import TARGETS, detect_host
 
 FRAMEWORKS = ("TFLite", "ONNX", "PyTorch", "PyTorch, exported", "MXNet")
@@ -45,6 +45,21 @@ def test_a_target_that_this_machine_lacks_is_only_compiled(example: Example, tmp
     found = checked(example, missing[0], tmp_path / "artifact")
     assert found["state"] == "compiled"
     assert found["detail"].startswith("this machine lacks ")
+
+
+@pytest.mark.parametrize(
+    ("state", "earlier", "weaker"),
+    [
+        ("compiled", "equal, emulated", True),
+        ("compiled", "99.5 % of values equal", True),
+        ("compiled", "compiled", False),
+        ("compiled", "refused", False),
+        ("equal", "equal, emulated", False),
+        ("refused", "equal", False),  # a defect must not be hidden by an earlier result
+    ],
+)
+def test_a_result_of_an_executed_model_stays_if_it_was_only_compiled(state: str, earlier: str, weaker: bool) -> None:
+    assert is_weaker({"state": state}, {"state": earlier}) == weaker
 
 
 def test_a_file_that_cannot_be_compiled_is_refused_with_the_reason(example: Example, tmp_path: Path) -> None:
