@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from service.core.access.tenant import owner_of, prefix_of
 from service.core.builds.build import Build, BuildEvent, BuildInputs, BuildState
-from service.core.builds.options import counts_values
+from service.core.builds.options import COUNTS, counts_values
 from service.core.builds.quantization import is_quantization, quantization_of
 from service.core.digest import Digest
 from service.core.errors import Different
@@ -88,6 +88,7 @@ class BuildStore(BuildQueue):
         limit: int = 50,
         cursor: str | None = None,
         tenant: str = "",
+        counting: bool = False,
     ) -> tuple[Builds, str | None]:
         """Returns a page of builds, newest first, and the cursor of the next page; None on the last page.
 
@@ -95,6 +96,7 @@ class BuildStore(BuildQueue):
             model: list only builds that versions of this model requested. `model` and `version` of each build are then
                 those of the request.
             tenant: list only builds for models of this tenant; empty for all.
+            counting: also list builds that count values, whose artifacts are not served.
 
         Raises:
             InvalidInput: `cursor` is not a valid cursor.
@@ -103,6 +105,8 @@ class BuildStore(BuildQueue):
         query = query.where(is_wanted) if model is None else with_requests(query).where(build_requests.c.model == model)
         if state is not None:
             query = query.where(builds.c.state == state)
+        if not counting:
+            query = query.where(sa.not_(sa.func.coalesce(builds.c.options[COUNTS].as_boolean(), sa.false())))
         if tenant:
             query = query.where(builds.c.model.startswith(prefix_of(tenant), autoescape=True))
         if cursor is not None:

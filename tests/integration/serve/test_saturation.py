@@ -59,7 +59,7 @@ def counting_build(served: Served) -> dict[str, Any]:
 
     def is_requested() -> bool:
         predict(served, np.full(64, SECRET, np.float32))
-        builds = served.client.get("/api/v1/builds", params={"model": "net"}).json()["builds"]
+        builds = served.client.get("/api/v1/builds", params={"model": "net", "counting": True}).json()["builds"]
         found[:] = [each for each in builds if each["options"].get("counts")]
         return bool(found)
 
@@ -120,6 +120,8 @@ def test_a_build_that_counts_serves_no_request(served: Served) -> None:
     assert [each["name"] for each in served.client.get("/v2/models/net").json()["outputs"]] == ["y"]
     rows = served.client.get("/api/v1/models/net/matrix").json()["rows"]
     assert all(row["build"] != counting_build(served)["id"] for row in rows)
+    listed = served.client.get("/api/v1/builds", params={"model": "net"}).json()["builds"]
+    assert [each["options"] for each in listed] == [{}]
 
 
 def test_a_server_without_a_share_builds_and_counts_nothing(tmp_path: Path) -> None:

@@ -36,11 +36,14 @@ def list_builds(
         AfterValidator(lambda name: None if name is None else qualified(name)),
     ] = None,
     state: Annotated[BuildState | None, Query(description="Only builds in this state.")] = None,
+    counting: Annotated[
+        bool, Query(description="Also list the builds that count clipped values. Their artifacts are not served.")
+    ] = False,
     limit: wire.QueryLimit = 50,
     cursor: wire.QueryCursor = None,
 ) -> wire.Builds:
     """The builds are sorted by time, newest first."""
-    builds, following = services.builds.list(model, state, limit, cursor, tenant.get())
+    builds, following = services.builds.list(model, state, limit, cursor, tenant.get(), counting)
     paths.link_next(request, response, following)
     return wire.Builds(builds=views.builds(builds, services.builds))
 

@@ -17,7 +17,7 @@ from service.cli.commands.remote.quarantine import show as show_quarantine
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
 from service.cli.reports import attached, summary
-from service.core.builds.options import accepts_differences, batch_of, counts_values, tune_s_of
+from service.core.builds.options import accepts_differences, batch_of, tune_s_of
 from service.core.builds.quantization import is_quantization
 from service.core.errors import Conflict
 from service.core.models.metadata import ModelMetadata
@@ -168,7 +168,7 @@ def _target(build: dict[str, Any]) -> str:
     """Returns a build's target, and the options that distinguish it from the version's other builds for that target."""
     options = build["options"]
     batch, tune_s = batch_of(options), tune_s_of(options)
-    parts = ["quantization"] if is_quantization(options) else ["counts values"] if counts_values(options) else []
+    parts = ["quantization"] if is_quantization(options) else []
     parts += [f"batch {batch}"] if batch > 1 else []
     parts += [f"tuned for {tune_s:g} s"] if tune_s else []
     parts += ["differences accepted"] if accepts_differences(options) else []

@@ -112,6 +112,17 @@ def test_an_unknown_prefix_is_not_found(builds: BuildStore, alike: list[str], id
         builds.get(id)
 
 
+def test_builds_that_count_values_are_listed_only_on_request(builds: BuildStore) -> None:
+    served, _ = builds.submit(inputs(), "a", 1)
+    counting, _ = builds.submit(replace(inputs(), options={"counts": True}), "a", 1)
+    other, _ = builds.submit(replace(inputs("two"), options={"batch": 8}), "a", 2)
+    for model in ("a", None):
+        assert [each.id for each in builds.list(model)[0]] == [other.id, served.id]
+        assert [each.id for each in builds.list(model, counting=True)[0]] == [other.id, counting.id, served.id]
+    assert [each.id for each in builds.counting("a", 1)] == [counting.id]
+    assert builds.counting("a", 2) == []
+
+
 def test_a_queued_build_that_was_canceled_is_never_claimed(builds: BuildStore) -> None:
     builds.cancel(builds.submit(inputs(), "a", 1)[0].id)
     assert builds.claim("worker", LEASE_S) is None
