@@ -236,7 +236,7 @@ class Client:
     def report(self, artifact: str, name: str) -> Document | None:
         """Returns the artifact's report of this name, or None if it has none."""
         response = self._http_request("GET", f"/api/v1/artifacts/{artifact}/{name}")
-        if response.status_code == 404:
+        if response.status_code in (204, 404):
             return None
         document: Document = _raise_if_failed(response).json()
         return document

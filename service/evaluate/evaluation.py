@@ -11,6 +11,7 @@ from typing import Any
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
 from service.core.models.metadata import ModelMetadata
+from service.core.provenance.score import EQUAL_OUTPUTS, SAME_TOP1
 from service.core.settings import Settings
 from service.core.verification.agreement import Comparison
 from service.core.verification.comparison import compare_output
@@ -20,8 +21,6 @@ from service.evaluate.metrics import classifier_metrics
 from service.evaluate.page import Picture, write_page
 from service.evaluate.running import Outputs, ReferenceModel, Tick, draw_inputs, run_reference
 from service.evaluate.task import Subject, Task
-
-SAME_TOP1, EQUAL_OUTPUTS = "same_top1", "equal_outputs"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ def check_gate(
     if not gate.least:
         return
     title = f"version {version} of model {short_name(name)!r} is not promoted"
-    hint = f"octet evaluate {short_name(name)}:{version} --data DIR --labels FILE --attach"
+    against = " --against RUNTIME --source FILE" if gate.needs_reference else ""
+    hint = f"octet evaluate {short_name(name)}:{version} --data DIR --labels FILE{against} --attach"
     for group in _groups(builds):
         try:
             scores = _scores(services, (build.artifact for build in group if build.artifact))
@@ -47,7 +48,7 @@ def check_gate(
             raise GateNotPassed(f"{title}: artifact {artifact} for {target} has no score, but needs {gate}", hint=hint)
         for each in scores:
             if problem := gate.why_refused(each.score):
-                raise GateNotPassed(f"{title}: {problem}", hint=hint)
+                raise GateNotPassed(f"{title}: {problem}", hint=f"{hint} measures it again")
 
 
 def _groups(builds: Iterable[Build]) -> list[list[Build]]:

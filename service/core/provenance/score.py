@@ -18,6 +18,7 @@ from service.core.verification.scoring import Metric
 
 _PREDICATE = "https://octet.dev/evaluation/v1"
 MOST_METRICS = 64
+SAME_TOP1, EQUAL_OUTPUTS = "same_top1", "equal_outputs"  # the metrics of a comparison with a reference runtime
 _MOST_NAME = 128
 
 
@@ -128,11 +129,14 @@ class Gate:
             if metric is None:
                 return f"its score has no {name}, only {', '.join(score.metrics)}"
             if value < least:
-                return (
-                    f"{name} is {value:.4g} ({metric.value:.4g}, from {metric.low:.4g} to {metric.high:.4g}, on "
-                    f"{metric.inputs} inputs of {score.data}), but at least {least:g} is required"
-                )
+                interval = f"{metric.low:.4g} to {metric.high:.4g}, on {metric.inputs} inputs of {score.data}"
+                return f"{name} is {value:.4g} ({interval}), but at least {least:g} is required"
         return ""
+
+    @property
+    def needs_reference(self) -> bool:
+        """True if a score has to compare the outputs with those of a reference runtime."""
+        return any(name.removesuffix(".low") in (SAME_TOP1, EQUAL_OUTPUTS) for name in self.least)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} of at least {least:g}" for name, least in self.least.items())

@@ -12,10 +12,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from service.cache import OciLayout
 from service.core.artifacts.artifact import Report
+from service.core.provenance.envelope import Envelope, Signature
 from tests.support.browser import visit
 from tests.support.mxnet_models import packed
 from tests.support.other_litert import python_with_other_litert
 from tests.support.s8s8 import s8s8_network
+from tests.support.scores import score_of
 from tests.support.serving import INT8, Served, model, serving
 
 pytestmark = pytest.mark.slow
@@ -40,6 +42,23 @@ def test_a_differing_default_session_is_shown_beside_a_green_verdict(browser: Br
         expect(page.locator("#witnesses .verdict")).to_contain_text("session.qdqisint8allowed=1")
         default = page.locator("#witnesses li", has_text="a default session")
         expect(default).to_contain_text(re.compile(r"values from \d+ inputs differ"))
+
+
+def test_a_stored_score_is_shown_with_its_interval(browser: Browser, served: Served) -> None:
+    with visit(browser, served.url) as page:
+        push_and_choose(page, served, "scored", model(INT8))
+        expect_verdict(page, "succeeded", "equal")
+        expect(page.locator("#witnesses li", has_text="top1")).to_have_count(0)
+        artifact = served.client.get("/api/v1/models/scored/versions/1").json()["artifact"]
+        statement = score_of(artifact, top1=0.8).to_bytes()
+        envelope = Envelope("application/vnd.in-toto+json", statement, (Signature("key", b"not checked here"),))
+        for document, signed in ((statement, "not signed"), (envelope.to_bytes(), "signed")):
+            assert served.client.put(f"/api/v1/artifacts/{artifact}/score", content=document).status_code == 204
+            page.reload()
+            page.locator("#choose-scored-1").click()
+            shown = page.locator("#witnesses li", has_text="top1")
+            expect(shown).to_contain_text(f"0.7 to 0.9, on 50 inputs of photographs; {signed},")
+            expect(shown.locator(".value")).to_have_text("0.8")
 
 
 def test_a_build_that_differs_is_red_everywhere(browser: Browser, tmp_path: Path) -> None:

@@ -152,17 +152,23 @@ def get_content(digest: wire.PathDigest, services: ServicesOf) -> Response:
     return StreamingResponse(archive.chunks(), headers=headers, media_type="application/x-tar")
 
 
-def _add_report(report: Report, summary: str, description: str) -> None:
+def _add_report(report: Report, summary: str, description: str, *, is_optional: bool = False) -> None:
+    """Adds a route for a report. An artifact without an optional report gives 204, without any other report 404."""
     name = report.name.lower()
 
     def get_report(digest: wire.PathDigest, services: ServicesOf) -> Response:
         _manifest_bytes(services, Digest(digest))
         data = services.layout.attached(Digest(digest), report)
+        if data is None and is_optional:
+            return Response(status_code=204, headers={"cache-control": "no-cache"})
         if data is None:
             raise NotFound(f"artifact {digest} has no {name} report")
         return Response(data, headers={"cache-control": "no-cache"}, media_type="application/json")
 
-    options: dict[str, Any] = {"response_class": Response, "responses": {200: {"content": _JSON}}}
+    responses: dict[int, Any] = {200: {"content": _JSON}}
+    if is_optional:
+        responses[204] = {"description": f"The artifact has no {name}."}
+    options: dict[str, Any] = {"response_class": Response, "responses": responses}
     router.get(f"/{{digest}}/{name}", summary=summary, description=description, operation_id=f"get_{name}", **options)(
         get_report
     )
@@ -198,6 +204,7 @@ _add_report(
     "Get the score",
     "An in-toto Statement with the scores of the artifact on a data set, which `octet evaluate --attach` stored. If it "
     "is signed, a DSSE envelope with the statement as its payload.",
+    is_optional=True,
 )
 _add_report(
     Report.PROVENANCE,

@@ -35,6 +35,7 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.cli.stages import StageView
 from service.core.builds.options import parse_open_shapes
+from service.core.provenance import signer_of
 from service.core.settings import Settings
 from service.core.verification.scoring import Metric
 from service.evaluate.attached import attach as attach_score
@@ -165,6 +166,8 @@ def evaluate(
         task = Task(inputs, labels, scorer, metadata.labels, report, shown)
         task.check(against is not None)
         settings = load_checked()
+        if attach:
+            signer_of(settings)  # an unusable key is reported before the evaluation
         if Path(model).exists():
             shapes = parse_open_shapes(input_shape)
             request = Request(Path(model), source, artifact, against, numerics, shapes, threads, unsandboxed)

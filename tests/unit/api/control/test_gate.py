@@ -57,6 +57,8 @@ def test_a_version_without_a_score_is_promoted_only_if_none_is_required(plane: C
         "top1 of at least 0.7"
     )
     assert refused["hint"] == "octet evaluate digits:1 --data DIR --labels FILE --attach"
+    compared = problem(promote(plane, least={"equal_outputs.low": 0.9}), 409, "gate_not_passed")
+    assert "--against RUNTIME" in compared["hint"]
     assert promote(plane).status_code == 200
 
 

@@ -36,10 +36,11 @@ export async function json(path, options) {
   return (await ask(path, options)).json();
 }
 
-/** Returns the response's JSON, or null for a 404. */
+/** Returns the response's JSON, or null for a 404 or for a response without content. */
 export async function jsonIfAny(path, options) {
   try {
-    return await json(path, options);
+    const response = await ask(path, options);
+    return response.status === 204 ? null : await response.json();
   } catch (error) {
     if (error.status === 404) return null;
     throw error;

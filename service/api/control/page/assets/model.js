@@ -71,7 +71,7 @@ export class ModelView {
     this.#tryIt.choose(name, version);
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const pools = this.#pools.show(name, version);
-    const [about, { numerics, coverage, explanation }, counts] = await Promise.all([aboutOf(name), this.#reportsOf(build), saturationOf(name, version), pools]);
+    const [about, { numerics, coverage, explanation, score }, counts] = await Promise.all([aboutOf(name), this.#reportsOf(build), saturationOf(name, version), pools]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another model has been chosen
     for (const id of ["versions-title", "witnesses-title", "layers-title", "saturation-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isServable(each));
@@ -80,7 +80,7 @@ export class ModelView {
       onSwitched: this.#onSwitched,
       onDeleted: () => this.#forget(),
     }));
-    show(element("witnesses"), build ? witnesses(numerics, coverage) : notBuilt());
+    show(element("witnesses"), build ? witnesses(numerics, coverage, score) : notBuilt());
     show(element("saturation"), saturation(counts));
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
   }
@@ -96,9 +96,9 @@ export class ModelView {
     if (!build) return {};
     const { artifact } = build;
     if (!this.#reports.has(artifact)) {
-      const reports = ["numerics", "coverage", "layers"].map((report) => jsonIfAny(`api/v1/artifacts/${artifact}/${report}`));
-      const [numerics, coverage, explanation] = await Promise.all(reports);
-      this.#reports.set(artifact, { numerics, coverage, explanation });
+      const reports = ["numerics", "coverage", "layers", "score"].map((report) => jsonIfAny(`api/v1/artifacts/${artifact}/${report}`));
+      const [numerics, coverage, explanation, score] = await Promise.all(reports);
+      this.#reports.set(artifact, { numerics, coverage, explanation, score });
     }
     return this.#reports.get(artifact);
   }

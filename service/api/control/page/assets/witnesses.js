@@ -13,8 +13,11 @@ const VERDICTS = {
   not_checked: ["queued", "not checked"],
 };
 
-/** Draws the numerics report: the runtimes that computed the same inputs, and the number of equal values. */
-export function witnesses(numerics, coverage) {
+/**
+ * Draws the numerics report: the runtimes that computed the same inputs, and the number of equal values; and the score, if
+ * `octet evaluate --attach` has stored one.
+ */
+export function witnesses(numerics, coverage, score) {
   if (!numerics) return [h("p", { class: "quiet" }, "This artifact has no such report.")];
   return [
     verdict(numerics),
@@ -23,6 +26,7 @@ export function witnesses(numerics, coverage) {
       (numerics.witnesses ?? []).map(({ title, ...said }) => compared(title, said, "good", "slow")),
       (numerics.other_sessions ?? []).map(({ name, note, ...said }) => compared(`For comparison: ${name}, ${note}`, said, "plain", "plain")),
       integers(coverage),
+      scores(score),
     ),
     (coverage?.floating ?? []).map(({ op, reason }) => h("p", { class: "quiet" }, `${op} computes in float: ${reason}`)),
     numerics.reached?.text && h("p", { class: "quiet" }, `The inputs reached ${numerics.reached.text}.`),
@@ -56,6 +60,36 @@ function integers(coverage) {
     h("span", { class: "value" }, `${Math.floor(100 * coverage.integer_percent) / 100} %`),
     h("span", { class: "quiet note" }, `of ${count(coverage.macs)} multiply-accumulates`),
   );
+}
+
+/** Draws each metric of a stored score. The score is a statement, or a signed envelope with the statement as payload. */
+function scores(stored) {
+  if (!stored) return null;
+  const signed = stored.payload === undefined ? "not signed" : "signed";
+  try {
+    const statement = stored.payload === undefined ? stored : JSON.parse(text(stored.payload));
+    return lines(statement.predicate, signed);
+  } catch { // a score that a registry delivered was not checked
+    return h("li", {}, h("span", { class: "quiet note" }, "The stored score cannot be read."));
+  }
+}
+
+function lines({ metrics, data, evaluator }, signed) {
+  return Object.entries(metrics).map(([name, { value, low, high }]) => h(
+    "li", {},
+    h("span", { class: "name" }, name),
+    value >= 0 && value <= 1 && bar(value, "plain"),
+    h("span", { class: "value" }, rounded(value)),
+    h("span", { class: "quiet note" }, `${rounded(low)} to ${rounded(high)}, on ${count(data.inputs)} inputs of ${data.name}; ${signed}, ${evaluator.id}`),
+  ));
+}
+
+function text(base64) {
+  return new TextDecoder().decode(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
+}
+
+function rounded(value) {
+  return String(Number(value.toPrecision(3)));
 }
 
 /** Draws the mode's documented deviations: operators of this model that the reference runtime computes differently. */
