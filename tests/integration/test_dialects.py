@@ -126,6 +126,17 @@ class TestCommands:
         (expected,) = Reference(made.read_bytes(), optimized=False)([x])
         np.testing.assert_allclose(outputs(tmp_path / "out", x), expected, rtol=1e-5)  # sums of float32
 
+    def test_a_simulated_form_replaces_a_subgraph_before_quantization(self, tmp_path: Path) -> None:
+        file = written(tmp_path / "curves.py", dialects.QUICK_GELU)
+        model = written(tmp_path / "model.onnx", dialects.float_network("quick"))
+        np.save(tmp_path / "data.npy", np.random.default_rng(3).normal(0, 1, (32, 16)).astype(np.float32))
+        made, x = tmp_path / "quantized.onnx", np.load(tmp_path / "data.npy")[:1]
+        run("quantize", model, "--data", tmp_path / "data.npy", "--output", made, "--dialect", file)
+        assert "qnn.curves.quick" in run("inspect", made, "--graph", "--dialect", file).stdout
+        run("compile", made, "--dialect", file, "--output", tmp_path / "out")
+        (expected,) = Reference(model.read_bytes(), optimized=False)([x])
+        np.testing.assert_allclose(outputs(tmp_path / "out", x), expected, atol=0.05 * np.abs(expected).max())
+
     def test_show_lists_what_a_dialect_adds(self) -> None:
         (described,) = json.loads(run("dialect", "show", dialects.JSON_NETWORK, "--json").stdout)
         assert (described["name"], [each["name"] for each in described["formats"]]) == ("networks", ["network"])

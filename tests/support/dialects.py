@@ -95,18 +95,45 @@ def convolution() -> tuple[bytes, Array, Array]:
     return builder.build(), weight, bias
 
 
-def float_network() -> bytes:
-    """Returns an ONNX file of real values: a dense layer, Softsign, and another dense layer. The input `x` is float32
-    [1, 16].
+def float_network(curve: str = "softsign") -> bytes:
+    """Returns an ONNX file of real values: a dense layer, a function, and another dense layer. The input `x` is float32
+    [1, 16]. The function is Softsign, or x * sigmoid(1.702 x) if `curve` is `quick`.
     """
     rng = np.random.default_rng(0)
     builder = OnnxBuilder()
     x = builder.input("x", "float32", [1, 16])
     first = builder.node("MatMul", [x, builder.constant(rng.normal(0, 0.3, (16, 32)), "float32")])
-    curved = builder.node("Softsign", [first], ["curved"])
-    builder.node("MatMul", [curved, builder.constant(rng.normal(0, 0.3, (32, 4)), "float32")], ["y"])
+    if curve == "quick":
+        scaled = builder.node("Mul", [first, builder.constant(1.702, "float32")])
+        builder.node("Mul", [first, builder.node("Sigmoid", [scaled])], ["curved"])
+    else:
+        builder.node("Softsign", [first], ["curved"])
+    builder.node("MatMul", ["curved", builder.constant(rng.normal(0, 0.3, (32, 4)), "float32")], ["y"])
     builder.output("y", "float32", [1, 4])
     return builder.build()
+
+
+# A dialect that quantizes three operators of `float_network("quick")` as one.
+QUICK_GELU = """
+from octet import qnn
+from octet.qnn import patterns as p
+
+curves = qnn.Dialect("curves")
+
+
+@curves.real(onnx="curves.Quick")
+def quick(x):
+    return x * qnn.sigmoid(1.702 * x)
+
+
+x = p.wildcard()
+gate = p.is_op("relax.qnn.real_logistic")(p.is_op("relax.multiply")(x, p.is_const()))
+
+
+@curves.simulation(p.is_op("relax.multiply")(x, gate))
+def quick_gelu(found, parts):
+    return quick(parts[x])
+"""
 
 
 def reals() -> Array:

@@ -18,7 +18,7 @@ from service.compiler.importers.imported import ImportedModel
 from service.compiler.lowering.passes import Context, add_pass
 from service.compiler.qnn import graph as graphs
 from service.compiler.qnn.ops.defined import Definition, define, parameters_of
-from service.compiler.qnn.patterns import PATTERNS, Pattern, Rewrite, apply_patterns
+from service.compiler.qnn.patterns import PATTERNS, SIMULATED, Pattern, Rewrite, apply_patterns
 from service.core.builds import numerics as modes
 from service.core.errors import InvalidInput, MalformedModel, OctetError
 
@@ -170,6 +170,26 @@ class Dialect:
             PATTERNS[full] = Pattern(full, pattern, rewrite, changes_values)
             if not changes_values:
                 add_pass(full, _pass_of(full), _BEFORE)
+            self.patterns.append(full)
+            return rewrite
+
+        return decorate
+
+    def simulation(self, pattern: dpl.DFPattern, *, name: str | None = None) -> Callable[[Rewrite], Rewrite]:
+        """Decorates a function that replaces a subgraph of a float model when `octet quantize` reads the model. The
+        function is as for `pattern`.
+
+        The replacement is the simulated form of the subgraph: it consists of operators of real values, which are
+        calibrated, and written to the quantized file. Operators of a dialect need a type of ONNX operators
+        (`real(onnx=…)`). A `pattern` that matches them between `dequantize` and `quantize` is the inference form.
+
+        Args:
+            pattern, name: as for `pattern`.
+        """
+
+        def decorate(rewrite: Rewrite) -> Rewrite:
+            full = f"{self.name}.{name or rewrite.__name__}"
+            SIMULATED[full] = Pattern(full, pattern, rewrite, changes_values=True)
             self.patterns.append(full)
             return rewrite
 

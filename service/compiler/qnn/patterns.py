@@ -47,7 +47,13 @@ class Pattern:
 PATTERNS: dict[str, Pattern] = {}
 
 
-def apply_patterns(module: tvm.IRModule, names: Sequence[str]) -> tuple[tvm.IRModule, list[str]]:
+# Patterns of float models, which are applied before such a model is quantized: the simulated forms.
+SIMULATED: dict[str, Pattern] = {}
+
+
+def apply_patterns(
+    module: tvm.IRModule, names: Sequence[str], patterns: Mapping[str, Pattern] = PATTERNS
+) -> tuple[tvm.IRModule, list[str]]:
     """Applies patterns in this order.
 
     Returns:
@@ -58,7 +64,7 @@ def apply_patterns(module: tvm.IRModule, names: Sequence[str]) -> tuple[tvm.IRMo
     """
     applied: list[str] = []
     for name in names:
-        module, count = _apply(module, PATTERNS[name])
+        module, count = _apply(module, patterns[name])
         applied += [name] * count
     return module, applied
 

@@ -118,8 +118,14 @@ class Graph:
         """Writes the operator that computes `var`. The axes of the result are in `order`."""
         order = identity(rank_of(var)) if order is None else order
         name = self._name_of(var, order) or self._new(str(var.name))
-        self.nodes.append(Node.create(op_type, operands, name, "", **attributes))
+        domain, _, short = op_type.rpartition(".")
+        self.nodes.append(Node.create(short, operands, name, domain, **attributes))
         self._tensors[var] = {order: name}
+
+    @property
+    def domains(self) -> list[str]:
+        """The domains of operators other than ONNX's own, sorted."""
+        return sorted({node.op_type.rpartition(".")[0] for node in self.nodes} - {""})
 
     def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
         """Writes an operator that is a part of another operator. Returns the name of its result, which is `stem` or a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tvm import relax
 
@@ -15,6 +16,7 @@ from service.compiler.importers.onnx.file.metadata import KEY
 from service.compiler.qnn import graph as modules
 from service.compiler.qnn.coverage import FLOAT, report
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.patterns import SIMULATED, apply_patterns, matched_form
 from service.core.errors import Unsupported
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec
@@ -31,7 +33,7 @@ _OPSET, _IR_VERSION = 17, 8  # operator set 17 introduced LayerNormalization, to
 
 def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op, tensor: None) -> bytes:
     """Returns an ONNX file that computes the same function as `data`, with the same inputs and outputs. An ONNX file is
-    returned unchanged.
+    returned unchanged, unless a dialect replaces some of its operators by their simulated forms.
 
     Args:
         data: a float model of any format.
@@ -43,10 +45,16 @@ def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op
         Unsupported: the model is quantized, has a format that cannot be quantized, or cannot be written as ONNX.
     """
     format_ = detect.format_of(io.BytesIO(data))
-    if format_ == detect.ONNX:
+    if format_ == detect.ONNX and not SIMULATED:
         return data
     require(format_)
-    return convert_module(import_model(data, at, shapes))
+    imported = import_model(data, at, shapes)
+    if SIMULATED:
+        module, applied = apply_patterns(matched_form(imported.module), tuple(SIMULATED), SIMULATED)
+        if not applied and format_ == detect.ONNX:
+            return data
+        imported = replace(imported, module=module)
+    return convert_module(imported)
 
 
 def convert_module(imported: ImportedModel) -> bytes:
@@ -106,7 +114,8 @@ def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[in
         parts.append(protobuf.message(5, encoding.tensor(name, values.dtype.name, values)))
     parts += [protobuf.message(11, _end(spec, spec.shape)) for spec in signature.inputs]
     parts += [protobuf.message(12, _end(spec, shape)) for spec, shape in zip(signature.outputs, outputs, strict=True)]
-    opset = protobuf.message(8, protobuf.text(1, "") + protobuf.number(2, _OPSET))
+    sets = {"": _OPSET} | dict.fromkeys(graph.domains, 1)
+    opset = b"".join(protobuf.message(8, protobuf.text(1, name) + protobuf.number(2, of)) for name, of in sets.items())
     versions = protobuf.number(1, _IR_VERSION) + protobuf.text(2, "octet")
     properties = protobuf.message(14, protobuf.text(1, KEY) + protobuf.text(2, metadata.to_text())) if metadata else b""
     return versions + protobuf.message(7, b"".join(parts)) + opset + properties

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from service.compiler.qnn.ops.defined import DEFINED
 from service.quantize.file.document import Document, Node
 
 # A function that returns the reason why an operator stays in float, or None.
@@ -72,6 +73,12 @@ def _zeros(document: Document, node: Node) -> str | None:
     value = document.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     has_value = len(node.inputs) > 2 and node.inputs[2] != ""
     return "it pads with values other than zero" if has_value and (value is None or value.any()) else None
+
+
+def _unknown(node: Node) -> str:
+    if any(definition.onnx == node.op_type for definition in DEFINED.values()):
+        return "a dialect defines it; compiling makes a table of it, or computes it together with the layer before it"
+    return "quantizing this operator is not supported"
 
 
 _BINARY, _UNARY, _MOVE, _TABLE = Pattern(operands=None), Pattern(), Pattern(moves=True), Pattern(follows=True)
@@ -209,7 +216,7 @@ def plan(
             continue  # the operator only moves float values
         reason = _obstacle(document, node, pattern, kept, given)
         if pattern is None or reason is not None:
-            real[node.label] = reason or "quantizing this operator is not supported"
+            real[node.label] = reason or _unknown(node)
             continue
         if pattern.follows:
             followers[node] = pattern

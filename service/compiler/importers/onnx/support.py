@@ -74,7 +74,9 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
 
 def is_quantized(op_type: str) -> bool:
     """Returns true if operators of this type read or write quantized integers."""
-    name = op_type.rpartition(".")[2]
+    domain, _, name = op_type.rpartition(".")
+    if domain not in ("", "com.microsoft"):  # the operators of a dialect
+        return False
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 
 

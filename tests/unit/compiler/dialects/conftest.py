@@ -15,11 +15,11 @@ from service.compiler.importers.tflite.operators import RULES as TFLITE
 from service.compiler.importers.torch.operators import REAL_RULES
 from service.compiler.importers.torch.operators import RULES as TORCH
 from service.compiler.lowering.passes import _ADDED as PASSES
-from service.compiler.qnn.patterns import PATTERNS
+from service.compiler.qnn.patterns import PATTERNS, SIMULATED
 from service.core.builds.numerics import DEFAULT_MODE, MODES_OF
 
 _REGISTRIES: tuple[dict[Any, Any], ...] = (
-    DIALECTS, FORMATS, IMPORTERS, FILES, ONNX, TFLITE, REAL_RULES, TORCH, PASSES, PATTERNS, DEFAULT_MODE,
+    DIALECTS, FORMATS, IMPORTERS, FILES, ONNX, TFLITE, REAL_RULES, TORCH, PASSES, PATTERNS, SIMULATED, DEFAULT_MODE,
     MODES_OF,
 )  # fmt: skip
 
