@@ -9,6 +9,7 @@ from typing import Any
 
 from service.cache import OciLayout
 from service.core.artifacts.artifact import Report
+from service.core.artifacts.buffers import aligned_empty
 from service.core.digest import Digest
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
@@ -77,11 +78,25 @@ class Model:
         """
         return self._model(*inputs)
 
+    def allocate(self) -> tuple[list[Array], list[Array]]:
+        """Returns arrays for `bind`, for all inputs and all outputs. Their values are arbitrary.
+
+        Raises:
+            InvalidTensor: the model has several sizes.
+        """
+        if isinstance(self._model, BucketedModel):
+            raise _no_single_size(self.signature)
+        inputs, outputs = (
+            [aligned_empty(each.shape, each.dtype) for each in specs] for specs in (self.inputs, self.outputs)
+        )
+        return inputs, outputs
+
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Makes calls without arguments read `inputs` and write `outputs`, without checks and copies.
 
         Args:
-            inputs, outputs: arrays in the order of the signature, C-ordered, and aligned to 64 bytes.
+            inputs, outputs: arrays in the order of the signature, C-ordered, and aligned to 64 bytes, such as those of
+                `allocate`.
 
         Raises:
             InvalidTensor: an array does not fit the signature or is not aligned; or the model has several sizes.
