@@ -38,12 +38,16 @@ def check_pass(
     module = parse_module(before)
     result = run_pass(name, module, mode)
     assert complete_text_of(result) == _complete(before if after is None else after)
-    rng = np.random.default_rng(0)
-    for _ in range(inputs):
-        values = [_random(rng, param) for param in graph.main_of(module).params]
+    for values in random_inputs(module, inputs):
         expected, got = (oracle.run(each, get_mode(mode), values) for each in (module, result))
         for one, other in zip(expected, got, strict=True):
             np.testing.assert_array_equal(other, one)
+
+
+def random_inputs(module: tvm.IRModule, count: int) -> list[list[Array]]:
+    """Returns `count` lists of random inputs of a graph."""
+    rng = np.random.default_rng(0)
+    return [[_random(rng, param) for param in graph.main_of(module).params] for _ in range(count)]
 
 
 def run_pass(name: str | Run, module: tvm.IRModule, mode: str = LITERT_REFERENCE) -> tvm.IRModule:

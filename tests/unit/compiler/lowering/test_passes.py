@@ -1,4 +1,5 @@
-"""The effect of each pass on a small model: `passes/NAME.txt` contains the text before and after the pass.
+"""The effect of each pass on a small model: `passes/NAME.txt` contains the text before and after the pass. The oracle
+computes the same from both, if both are models.
 
 Before the passes that emit tensor programs, the text is that of a model, and the test runs only the pass on it.
 `passes/product.qnn` is the model for the passes after `canonicalize`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
@@ -19,6 +21,7 @@ import tvm_ffi
 from service.compiler.kernels.libraries import library_for
 from service.compiler.lowering import pass_order, toolchain
 from service.compiler.lowering.passes import PIPELINE, Context, Dump, Pass, Pipeline
+from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.defined import Definition, define
 from service.compiler.qnn.parser import parse_module
@@ -26,6 +29,7 @@ from service.compiler.targets import codegen_target
 from service.core.builds.build import Stage
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.target import parse_target
+from tests.support.qnn_text import random_inputs
 
 FOLDER = Path(__file__).with_name("passes")
 SEPARATOR = "---- becomes ----\n"
@@ -76,6 +80,22 @@ def test_a_pass_changes_the_model_as_in_its_file(name: str) -> None:
 def test_each_pass_changes_its_model(name: str) -> None:
     before, after = (FOLDER / f"{name}.txt").read_text().split(SEPARATOR)
     assert before != after
+
+
+@pytest.mark.parametrize("name", [each.name for each in PIPELINE.passes if each.returns_graph])
+def test_the_models_before_and_after_a_pass_compute_the_same(name: str) -> None:
+    before, after = map(parse_module, (FOLDER / f"{name}.txt").read_text().split(SEPARATOR))
+    calls = random_inputs(before, BATCH)
+    # `batch` joins the samples of all calls.
+    together = [np.concatenate(each) for each in zip(*calls, strict=True)]
+    expected = [oracle.run(before, MODE, values) for values in calls]
+    if name == "batch":
+        got = [oracle.run(after, MODE, together)]
+        expected = [[np.concatenate(each) for each in zip(*expected, strict=True)]]
+    else:
+        got = [oracle.run(after, MODE, values) for values in calls]
+    for one, other in zip(expected, got, strict=True):
+        assert [each.tolist() for each in one] == [each.tolist() for each in other]
 
 
 def test_the_pipeline_prints_as_the_text_in_the_key_of_every_build() -> None:
