@@ -86,6 +86,7 @@ def _options_of(requested: QuantizationOptions) -> Options:
         fit=Fit(requested.correct_bias, requested.adaround),
         equalize=requested.equalize,
         rounds=requested.rounds,
+        live=requested.live,
     )
 
 

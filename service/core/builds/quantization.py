@@ -4,9 +4,10 @@ build's key.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -85,6 +86,27 @@ class LatencyBudget:
 
 
 @dataclass(frozen=True)
+class LiveRange:
+    """A range that live requests need.
+
+    Attributes:
+        tensor: the tensor's name in the served model, as counts of live values have it (`core.models.ranges`).
+    """
+
+    tensor: str
+    low: float
+    high: float
+
+    @staticmethod
+    def from_json(members: Mapping[str, Any]) -> LiveRange:
+        """Raises `InvalidInput` if the range is empty or not finite."""
+        found = LiveRange(str(members["tensor"]), float(members["low"]), float(members["high"]))
+        if not (math.isfinite(found.low) and math.isfinite(found.high) and found.low < found.high):
+            raise InvalidInput(f"the live range of {found.tensor!r} is {found.low} to {found.high}")
+        return found
+
+
+@dataclass(frozen=True)
 class QuantizationOptions:
     """How a float model is quantized.
 
@@ -111,6 +133,7 @@ class QuantizationOptions:
         dynamic: True to quantize only matrix products, with ranges of their operands that are found at run time.
         weights: the number of bits of weights if only the weights of matrix products are quantized; else None.
         block: the number of such weights that share a scale.
+        live: ranges that the ranges of tensors must contain, in addition to what the method chooses.
     """
 
     method: Method = Method.MINMAX
@@ -132,6 +155,7 @@ class QuantizationOptions:
     dynamic: bool = False
     weights: int | None = None
     block: int = 32
+    live: tuple[LiveRange, ...] = ()
 
     @property
     def takes_inputs(self) -> bool:
@@ -200,6 +224,7 @@ class QuantizationOptions:
             "dynamic": self.dynamic,
             "weights": self.weights,
             "block": self.block,
+            **({"live": [asdict(each) for each in self.live]} if self.live else {}),
         }
 
     @staticmethod
@@ -226,6 +251,7 @@ class QuantizationOptions:
             dynamic=members["dynamic"],
             weights=members["weights"],
             block=members["block"],
+            live=tuple(map(LiveRange.from_json, members.get("live", ()))),
         )
 
 

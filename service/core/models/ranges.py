@@ -18,6 +18,7 @@ BINS = 3 * INSIDE
 BELOW, ABOVE, SMALLEST, LARGEST, HEAD = range(5)  # the elements before the histogram, and their number
 LENGTH = HEAD + BINS
 MOST_CODE = 1 << 40  # codes are clamped to this value and its negative
+PROPOSED_CLIPPED = 1e-4  # the fraction of live values that a proposed range may clip at each end
 CLIPPED_LIMIT = 0.01  # a larger fraction of clipped values means that live data leaves the calibrated range
 _RELU6 = 6.0
 _MOST_COUNT = 1 << 62
@@ -143,6 +144,35 @@ class LiveRange:
     def is_outside(self) -> bool:
         """True if more than `CLIPPED_LIMIT` of the values were clipped."""
         return self.clipped_ratio > CLIPPED_LIMIT
+
+    @property
+    def proposed(self) -> tuple[float, float] | None:
+        """The stored range, widened so that it clips at most `PROPOSED_CLIPPED` of the live values at each end. None if
+        live data does not leave the range. An end that belongs to an activation stays.
+        """
+        if not self.is_outside:
+            return None
+        low, high = self.stored.low_real, self.stored.high_real
+        if not self.stored.is_low_activation:
+            low = min(low, self._edge(self.counts[HEAD:], lower=True))
+        if not self.stored.is_high_activation:
+            high = max(high, self._edge(self.counts[HEAD:], lower=False))
+        return low, high
+
+    def _edge(self, histogram: Sequence[int], *, lower: bool) -> float:
+        """Returns the outer edge of the first bin, from one end, with which more values than `PROPOSED_CLIPPED` have
+        been passed; the extreme value if that bin is closer to the end or is unbounded.
+        """
+        passed, bins = 0, range(BINS) if lower else range(BINS - 1, -1, -1)
+        for index in bins:
+            passed += histogram[index]
+            if passed > PROPOSED_CLIPPED * self.values:
+                break
+        if index in (0, BINS - 1):
+            return self.low_real if lower else self.high_real
+        if lower:
+            return max(self.low_real, self.stored.real(self.stored.bin_edge(index)))
+        return min(self.high_real, self.stored.real(self.stored.bin_edge(index + 1) - 1))
 
 
 @dataclass(frozen=True)

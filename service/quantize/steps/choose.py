@@ -10,6 +10,7 @@ from service.quantize.calibration.methods import Statistics, minmax
 from service.quantize.rewrites.patterns import Plan
 from service.quantize.rewrites.rewriting import Form
 from service.quantize.rewrites.widening import STORAGE
+from service.quantize.steps.live import widened
 from service.quantize.steps.options import Options
 
 
@@ -37,7 +38,8 @@ class TensorStatistics:
 
 def integer_form(statistics: TensorStatistics, plan: Plan, options: Options) -> Form:
     """Returns the types of tensors that int8 layers read and write, chosen by the method in `options`."""
-    return Form({name: options.method(statistics[name], options.storage) for name in plan.observed})
+    types = {name: options.method(statistics[name], options.storage) for name in plan.observed}
+    return Form(widened(types, options.live, {*statistics.observed, *statistics.originals}))
 
 
 def wide_form(statistics: TensorStatistics, plan: Plan) -> Form:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from service.core.builds.quantization import LiveRange
 from service.core.errors import InvalidInput
 from service.quantize.calibration.methods import METHODS, Choose
 from service.quantize.rewrites.patterns import PATTERNS, Pattern
@@ -24,6 +25,7 @@ class Options:
         fit: selects how weights and biases are fitted to the observed activations.
         equalize: true if the channels of adjacent layers are first scaled to equal ranges.
         rounds: how often ranges are chosen again, using the activations of the quantized model.
+        live: ranges that the ranges of tensors must contain (`steps.live`).
         patterns: the rules that decide which operators are quantized.
     """
 
@@ -35,6 +37,7 @@ class Options:
     fit: Fit = field(default_factory=Fit)
     equalize: bool = False
     rounds: int = 0
+    live: Sequence[LiveRange] = ()
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def describe(
         "kept": list(options.kept),
         "wide": list(options.wide),
         "bfloat16": list(options.bfloat16),
+        **({"live": [asdict(each) for each in requested.live]} if requested.live else {}),
         "quantized": len(quantized.plan.layers),
         "float": [{"op_type": kind, "reason": why, "operators": number} for kind, why, number in quantized.real],
         **measured.to_json(),

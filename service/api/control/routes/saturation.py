@@ -81,7 +81,7 @@ def _not_requested(services: Services, version: ModelVersion, share: float) -> t
 
 
 def _tensor(live: LiveRange) -> wire.TensorCounts:
-    stored, counts = live.stored, live.counts
+    stored, counts, proposed = live.stored, live.counts, live.proposed
     sides = {"low": stored.is_low_activation, "high": stored.is_high_activation}
     return wire.TensorCounts(
         tensor=stored.tensor,
@@ -93,6 +93,7 @@ def _tensor(live: LiveRange) -> wire.TensorCounts:
         activation=[side for side, is_one in sides.items() if is_one],
         clipped=live.clipped_ratio,
         state=wire.SaturationState.OUTSIDE if live.is_outside else wire.SaturationState.WITHIN,
+        proposed=None if proposed is None else wire.Range(low=proposed[0], high=proposed[1]),
         bin_width=stored.bin_codes * stored.scale,
         first_edge=stored.real(stored.bin_edge(0)),
         histogram=list(counts[HEAD:]),

@@ -38,6 +38,11 @@ class TensorCounts(Wire):
     )
     clipped: float = Field(description="The fraction of values that were clipped, 0 to 1.")
     state: SaturationState = Field(description="`outside` if more values were clipped than `limit`, else `within`.")
+    proposed: Range | None = Field(
+        None,
+        description="If the tensor is outside: the stored range, widened so that at most one in 10,000 of these values "
+        "is clipped at each end. `octet quantize --from-live` uses it.",
+    )
     bin_width: float = Field(description="The width of a bin of the histogram.")
     first_edge: float = Field(description="The lower edge of the histogram's first bin.")
     histogram: list[int] = Field(

@@ -32,6 +32,7 @@ from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
     LatencyBudget,
+    LiveRange,
     Method,
     QuantizationOptions,
     Raised,
@@ -42,6 +43,7 @@ from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.quantize.local import quantize_to, require_folder
 
+_LIVE_DAYS = 7
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
 
@@ -172,6 +174,15 @@ def quantize(
             dir_okay=False,
         ),
     ] = None,
+    from_live: Annotated[
+        str | None,
+        typer.Option(
+            "--from-live",
+            metavar="MODEL",
+            help="With --data: widen the ranges that live requests of this served model leave, as octet saturation "
+            "shows them. FILE is the float model from which the newest version was quantized.",
+        ),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -219,6 +230,8 @@ def quantize(
     """Quantize a float model, calibrated with sample inputs, and show the loss of accuracy."""
     if on_server and push is None:
         raise typer.BadParameter("--on-server needs the model's name: --push NAME")
+    if on_server and from_live is not None:
+        raise typer.BadParameter("--from-live quantizes on this machine, so it cannot be combined with --on-server")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
         limit = parse_share(budget) if budget else None
@@ -243,6 +256,7 @@ def quantize(
             dynamic=dynamic,
             weights=weight_bits,
             block=block,
+            live=() if from_live is None else _live_ranges(output, from_live, server, key),
         )
         options.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
@@ -273,10 +287,47 @@ def quantize(
             show(output, document)
         if push and not on_server:
             document["pushed"] = _push(output, target, push, server, key, input_shape, metadata)
+            if from_live is not None and not as_json:
+                _show_trial(output, push, document["pushed"]["build"])
         if as_json:
             output.document(document)
         elif not push:
             output.next_command(f"octet push {shlex.quote(str(target))}")
+
+
+def _live_ranges(output: Output, model: str, server: str | None, key: str | None) -> tuple[LiveRange, ...]:
+    """Returns the ranges that live requests of a model need, and prints them.
+
+    Raises:
+        InvalidInput: nothing was counted, or live data does not leave a range.
+    """
+    from service.cli.client import Client
+
+    with Client(server_url(server), key) as client:
+        found = client.saturation(model, None, _LIVE_DAYS)
+    what = f"{model} version {found['version']}"
+    if not found["tensors"]:
+        raise InvalidInput(f"no live values of {what} were counted: {found['reason']}")
+    outside = [each for each in found["tensors"] if each["proposed"] is not None]
+    if not outside:
+        raise InvalidInput(
+            f"live data does not leave a range of {what}, in {found['samples']} requests of {_LIVE_DAYS} days",
+            hint=f"octet saturation {model} shows the ranges",
+        )
+    for each in outside:
+        stored, proposed = each["stored"], each["proposed"]
+        output.note(
+            f"{each['tensor']}: {stored['low']:.4g} to {stored['high']:.4g} becomes at least "
+            f"{proposed['low']:.4g} to {proposed['high']:.4g}"
+        )
+    return tuple(LiveRange(each["tensor"], each["proposed"]["low"], each["proposed"]["high"]) for each in outside)
+
+
+def _show_trial(output: Output, name: str, build: dict[str, Any]) -> None:
+    """Prints the commands that try the new version on a share of the requests."""
+    version = next(each["version"] for each in build["models"] if each["name"] == name)
+    output.next_command(f"octet promote {shlex.quote(name)} {version} --percent 10")
+    output.next_command(f"octet saturation {shlex.quote(name)} --version {version}")
 
 
 def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.core.models.ranges import INSIDE, Counts, LiveRange, StoredRange, check_counts, merge_counts
+from service.core.models.ranges import ABOVE, HEAD, INSIDE, Counts, LiveRange, StoredRange, check_counts, merge_counts
 from tests.support.live_counts import counts_of
 
 RELU6 = StoredRange("relu6", 6 / 255, -128, -128, 127)
@@ -84,3 +84,26 @@ def test_malformed_counts_are_refused(change: Callable[[Counts], Counts]) -> Non
     assert check_counts(counts_of()) == counts_of()
     with pytest.raises(ValueError, match="counts"):
         check_counts(change(counts_of()))
+
+
+def test_a_proposed_range_covers_all_but_rare_live_values() -> None:
+    found = list(counts_of(inside=9_000, smallest=-128, largest=1_000))
+    found[HEAD + 2 * INSIDE + 10], found[ABOVE] = 1_000, 1_000  # ten bins beyond the range
+    found[HEAD + 2 * INSIDE + 40] = 1  # one value of 10,001
+    proposed = LiveRange(PLAIN, tuple(found)).proposed
+    assert proposed == (PLAIN.low_real, PLAIN.real(PLAIN.bin_edge(2 * INSIDE + 11) - 1))
+
+
+def test_a_proposed_range_ends_at_the_extremes_if_many_values_are_beyond_the_histogram() -> None:
+    live = LiveRange(PLAIN, counts_of(below=50, above=50, inside=100, smallest=-1_000, largest=2_000))
+    assert live.proposed == (PLAIN.real(-1_000), PLAIN.real(2_000))
+
+
+def test_a_range_that_live_data_does_not_leave_has_no_proposal() -> None:
+    assert LiveRange(PLAIN, counts_of()).proposed is None
+
+
+def test_the_end_of_an_activation_is_not_widened() -> None:
+    relu = replace(RELU6, scale=0.1)
+    live = LiveRange(relu, counts_of(below=50, above=50, smallest=-500, largest=500))
+    assert live.proposed == (relu.low_real, relu.real(500))

@@ -1,0 +1,81 @@
+"""A model is quantized again with the ranges that live requests need, with real processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.app import app
+from tests.support.float_networks import residual_network
+from tests.support.serving import Served, serving
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+_SHAPE = (1, 3, 16, 16)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path, saturation_share=1.0) as served:
+        yield served
+        assert served.stop() == 0
+
+
+def quantize(served: Served, folder: Path, *arguments: str) -> Result:
+    """Quantizes the float model in `folder` and pushes the result."""
+    command = ["quantize", str(folder / "net.onnx"), "--data", str(folder / "calibration.npz"), *arguments]
+    return CliRunner().invoke(app, [*command, "--push", "net", "--server", served.url, "--json"])
+
+
+def predict(served: Served, version: int, values: np.ndarray[Any, Any]) -> None:
+    tensor = {"name": "image", "datatype": "FP32", "shape": list(_SHAPE), "data": values.reshape(-1).tolist()}
+    response = served.client.post(f"/v2/models/net/versions/{version}/infer", json={"inputs": [tensor]})
+    assert response.status_code == 200, response.text
+
+
+def counted(served: Served, version: int, values: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Sends the same request until its values have been counted, and returns the counts."""
+    found: dict[str, Any] = {}
+
+    def is_counted() -> bool:
+        predict(served, version, values)
+        found.update(served.client.get("/api/v1/models/net/saturation", params={"version": version}).json())
+        return bool(found["samples"])
+
+    eventually(is_counted, WORK_TIMEOUT_S)
+    return found
+
+
+def test_a_model_that_clips_is_quantized_with_wider_ranges(served: Served, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    calibration = random.uniform(-1, 1, (8, *_SHAPE)).astype(np.float32)
+    (tmp_path / "net.onnx").write_bytes(residual_network())
+    np.savez(tmp_path / "calibration.npz", image=calibration)
+    first = quantize(served, tmp_path)
+    assert first.exit_code == 0, first.output
+    early = quantize(served, tmp_path, "--from-live", "net")
+    assert early.exit_code == 1
+    assert "no live values of net version 1 were counted" in early.output
+
+    live = random.uniform(-3, 3, _SHAPE).astype(np.float32)
+    before = counted(served, 1, live)
+    assert before["state"] == "outside"
+    image = before["tensors"][0]
+    assert image["stored"] == pytest.approx({"low": -1, "high": 1}, abs=0.02)
+    assert image["proposed"] == pytest.approx({"low": -3, "high": 3}, abs=0.1)
+
+    second = quantize(served, tmp_path, "--from-live", "net")
+    assert second.exit_code == 0, second.output
+    report = json.loads(second.stdout)
+    assert [each["tensor"] for each in report["live"]] == [
+        each["tensor"] for each in before["tensors"] if each["proposed"] is not None
+    ]
+    after = {each["tensor"]: each for each in counted(served, 2, live)["tensors"]}
+    assert after[image["tensor"]]["state"] == "within"
+    assert after[image["tensor"]]["stored"] == pytest.approx({"low": -3, "high": 3}, abs=0.1)
+    assert after[image["tensor"]]["clipped"] < 0.001
