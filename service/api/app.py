@@ -87,7 +87,12 @@ def control_plane() -> FastAPI:
 
 
 def create_app(services: Services) -> FastAPI:
-    """Returns the whole application, which uses `services` and closes them when it shuts down."""
+    """Returns the whole application, which uses `services` and closes them when it shuts down.
+
+    Raises:
+        InvalidInput: a configured dialect cannot be found, or its code failed.
+    """
+    add_formats(services.settings)
     app = control_plane()
     app.add_middleware(with_middleware, services=services)
     app.state.services = services
@@ -106,6 +111,5 @@ def create_app(services: Services) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    add_formats(app.state.services.settings)
     async with at_work(app.state.services):
         yield
