@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from service.core.verification.agreement import Comparison
 from service.core.verification.comparison import compare_output
 from service.core.verification.scoring import Metric, share_of
 from service.evaluate.cases import Case, cases_of
-from service.evaluate.metrics import classifier_metrics
+from service.evaluate.metrics import check_labels, classifier_metrics
 from service.evaluate.page import Picture, write_page
 from service.evaluate.running import Outputs, ReferenceModel, Tick, draw_inputs, run_reference
 from service.evaluate.task import Subject, Task
@@ -96,6 +97,7 @@ def evaluate(
         OctetError: the inputs do not fit the model, or a runtime does not run here.
     """
     task.check(reference is not None)
+    _check_labels(subject, task)
     with tempfile.TemporaryDirectory(prefix="octet-") as scratch:
         folders = [Path(scratch, name) for name in ("octet", "reference", "pictures")]
         for folder in folders:
@@ -112,10 +114,29 @@ def evaluate(
     return evaluation
 
 
+def _check_labels(subject: Subject, task: Task) -> None:
+    """Checks that the labels are classes of the model. Done first, because computing the inputs may take long."""
+    labels = [] if task.scorer is not None else task.texts()
+    if all(label is None for label in labels):
+        return
+    spec = subject.signature.outputs[0]
+    if not subject.is_classifier:
+        raise InvalidInput(
+            f"output {spec.name!r} of shape {list(spec.shape)} is not that of a classifier",
+            tensor=spec.name,
+            hint="score it by a function of your own: --score FILE.py",
+        )
+    check_labels(labels, task.names(len(labels)), math.prod(spec.shape))
+
+
 def _evaluation(
     subject: Subject, task: Task, reference: ReferenceModel | None, outputs: Outputs, expected: Outputs | None
 ) -> Evaluation:
     names, labels = task.names(len(outputs)), task.texts() or [None] * len(outputs)
+    if len(labels) != len(outputs):
+        raise InvalidInput(
+            f"there are {len(labels)} labels for {len(outputs)} inputs", hint="write a label for each input"
+        )
     scores, metrics = _score(subject, task, names, labels, outputs)
     is_classifier = subject.is_classifier and task.scorer is None
     cases = cases_of(names, labels, outputs, expected, scores, is_classifier)
@@ -155,15 +176,8 @@ def _score(
         return [scorer.first_number(each) for each in found], scorer.metrics(found)
     if all(label is None for label in labels):
         return [], {}
-    if not subject.is_classifier:
-        spec = subject.signature.outputs[0]
-        raise InvalidInput(
-            f"output {spec.name!r} of shape {list(spec.shape)} is not that of a classifier",
-            tensor=spec.name,
-            hint="score it by a function of your own: --score FILE.py",
-        )
     classes = [None if label is None else int(label) for label in labels]
-    return [], classifier_metrics(outputs.arrays[0], classes, names)
+    return [], classifier_metrics(outputs.arrays[0], classes)
 
 
 def _agreement(cases: Sequence[Case], is_classifier: bool) -> dict[str, Metric]:

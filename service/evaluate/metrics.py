@@ -19,7 +19,7 @@ from service.core.digest import digest_of_file
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.provenance.score import MOST_METRICS
-from service.core.verification.scoring import Metric, mean_of, rank_of, share_of
+from service.core.verification.scoring import Metric, check_label, mean_of, rank_of, share_of
 
 TOP = 5
 _RESAMPLES = 200
@@ -130,25 +130,28 @@ def _quantile(draws: Sequence[Mapping[str, float]], name: str, share: float) -> 
     return float(np.quantile([draw[name] for draw in draws], share))
 
 
-def classifier_metrics(scores: Array, labels: Sequence[int | None], names: Sequence[str]) -> dict[str, Metric]:
+def check_labels(labels: Sequence[str | None], names: Sequence[str], classes: int) -> None:
+    """Raises `InvalidInput`, with the name of the input, if a label is not the index of a class."""
+    for name, label in zip(names, labels, strict=True):
+        if label is not None:
+            try:
+                check_label(int(label), classes)
+            except InvalidInput as error:
+                raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from error
+
+
+def classifier_metrics(scores: Array, labels: Sequence[int | None]) -> dict[str, Metric]:
     """Returns `top1` and, if there are more than `TOP` classes, `top5`: the shares of the inputs whose label is the
     result, or one of the five largest results.
 
     Args:
         scores: one row for each input: `[inputs, …]`.
         labels: the class of each input. Inputs without a label do not count.
-        names: the names of the inputs, for error messages.
 
     Raises:
         InvalidInput: a label is not a class, or no input has a label.
     """
-    ranks = []
-    for row, label, name in zip(scores, labels, names, strict=True):
-        if label is not None:
-            try:
-                ranks.append(rank_of(row, label))
-            except InvalidInput as error:
-                raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from error
+    ranks = [rank_of(row, label) for row, label in zip(scores, labels, strict=True) if label is not None]
     if not ranks:
         raise InvalidInput("no input has a label", hint="write a line of file,class for each picture")
     found = {"top1": share_of([rank == 0 for rank in ranks])}

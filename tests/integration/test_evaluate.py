@@ -106,6 +106,16 @@ def test_a_users_function_scores_other_tasks(compiled: octet.Artifact, tmp_path:
     assert [case["score"] for case in found["cases"]] == [0.0] * 3
 
 
+def test_labels_are_checked_before_inputs_are_computed(compiled: octet.Artifact, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("3.png,3\n7.png,10\n")
+    result = CliRunner().invoke(
+        app, ["evaluate", str(compiled.path), "--data", str(DIGITS), "--labels", str(tmp_path / "labels.csv")]
+    )
+    assert result.exit_code == 1
+    assert "7.png: the label 10 is not one of the model's 10 classes" in " ".join(result.output.split())
+    assert "has computed" not in result.output
+
+
 def test_there_must_be_something_to_compare_with(compiled: octet.Artifact) -> None:
     status, found = run_evaluate(compiled.path, "--data", DIGITS)
     assert (status, found["error"]["hint"]) == (1, "pass --labels, --against or --score")
@@ -149,6 +159,10 @@ class TestInPython:
 
         again = octet.evaluate(compiled, [pixels[digit].reshape(16, 16, 1) for digit in range(10)], range(10))
         assert again.metrics == found.metrics
+        for labels in (range(5), [0] * 12):
+            with pytest.raises(octet.errors.InvalidInput, match=f"there are {len(labels)} labels for 10 inputs"):
+                octet.evaluate(compiled, tmp_path / "x.npy", labels)
+        assert octet.evaluate(compiled, tmp_path / "x.npy", range(10), samples=4).inputs == 4
         other = octet.evaluate(compiled, tmp_path / "x.npy", tmp_path / "labels.csv", score=score, combine=sum)
         assert other.metrics["score"].value == sum(range(10)) + 10
 

@@ -84,6 +84,14 @@ def largest_classes(scores: Array, count: int) -> list[int]:
     return [int(index) for index in np.argsort(-scores.reshape(-1).astype(np.float64), kind="stable")[:count]]
 
 
+def check_label(label: int, classes: int) -> None:
+    """Raises `InvalidInput` if `label` is not the index of one of `classes` classes."""
+    if not 0 <= label < classes:
+        raise InvalidInput(
+            f"the label {label} is not one of the model's {classes} classes", hint="the first class is 0"
+        )
+
+
 def rank_of(scores: Array, label: int) -> int:
     """Returns the number of classes that a classifier prefers to `label`; 0 if `label` is its result (`class_of`).
 
@@ -97,10 +105,7 @@ def rank_of(scores: Array, label: int) -> int:
         InvalidInput: `label` is not the index of a class.
     """
     row = scores.reshape(-1)
-    if not 0 <= label < row.size:
-        raise InvalidInput(
-            f"the label {label} is not one of the model's {row.size} classes", hint="the first class is 0"
-        )
+    check_label(label, row.size)
     score = row[label]
     equal = row == score
     return int((~(row < score)).sum() - equal.sum() + equal[:label].sum())

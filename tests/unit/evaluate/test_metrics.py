@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.core.errors import InvalidInput
-from service.evaluate.metrics import Scorer, classifier_metrics
+from service.evaluate.metrics import Scorer, check_labels, classifier_metrics
 
 
 def load(tmp_path: Path, text: str) -> Scorer:
@@ -19,18 +19,18 @@ def load(tmp_path: Path, text: str) -> Scorer:
 
 def test_top1_and_top5() -> None:
     scores = np.eye(6, dtype=np.uint8)[:3]  # input k has class k, and then 0, 1, 2, … of equal score
-    found = classifier_metrics(scores, [0, 5, None], ["a", "b", "c"])
+    found = classifier_metrics(scores, [0, 5, None])
     assert (found["top1"].value, found["top1"].inputs) == (0.5, 2)
     assert found["top5"].value == 0.5
 
 
 def test_five_classes_have_no_top5() -> None:
-    assert set(classifier_metrics(np.eye(5), [0] * 5, list("abcde"))) == {"top1"}
+    assert set(classifier_metrics(np.eye(5), [0] * 5)) == {"top1"}
 
 
 def test_a_wrong_label_names_its_input() -> None:
     with pytest.raises(InvalidInput, match=r"cat\.png: the label 7 is not one of the model's 6 classes"):
-        classifier_metrics(np.eye(6)[:1], [7], ["cat.png"])
+        check_labels(["5", None, "7"], ["cow.png", "dog.png", "cat.png"], 6)
 
 
 def test_the_mean_of_a_users_scores(tmp_path: Path) -> None:
