@@ -65,5 +65,6 @@ def _measurements(results: Results, run: Run, row: Row, threads: Sequence[int]) 
                 "high_ms": figure.high_ms,
                 "mostly_disturbed": 2 * figure.disturbed > figure.rounds,
             }
-            versions = {contestant.title: results.entries[row.name, contestant.name, count].info["version"]}
+            package = "octet" if contestant.is_octet else contestant.title.partition(" (")[0]
+            versions = {package: results.entries[row.name, contestant.name, count].info["version"]}
             yield run.measurement(PART, (row.name, contestant.name, str(count)), values, versions)
