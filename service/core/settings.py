@@ -171,6 +171,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         description="the interpreter of a Python environment with MXNet 1.9.1, such as `/opt/mxnet/bin/python`; if it "
         "is set, builds of MXNet models are compared with MXNet",
     )
+    torch_python: Path | None = Field(
+        None,
+        description="the interpreter of a Python environment with PyTorch, in which builds of PyTorch models are "
+        "compared with it; by default Octet's own environment",
+    )
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(
         0,

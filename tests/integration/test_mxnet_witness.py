@@ -1,20 +1,21 @@
-"""Builds of MXNet models are compared with MXNet, in an environment of its own. A machine without one skips them."""
+"""Builds of MXNet models are compared with MXNet, in the environment that `benchmarks.setup_peers` creates."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.harness.home import default_home
 from service.cache import OciLayout
 from service.core.artifacts.artifact import Report
 from service.core.builds.numerics import MXNET_ONEDNN
 from tests.support.compiled import compile_file
 from tests.support.mxnet_models import NAMES, packed
 
+PYTHON = default_home().python("mxnet")
 DOCUMENTED = ("sg_float", "sg_softmax")  # these compute real values, of which the last bits may differ
 
 
@@ -38,9 +39,11 @@ def test_an_environment_without_mxnet_is_named(tmp_path: Path, monkeypatch: pyte
     assert f"MXNet is not installed in the environment of {tmp_path}/bin/python" in report["summary"]
 
 
-@pytest.mark.skipif("OCTET_MXNET_PYTHON" not in os.environ, reason="OCTET_MXNET_PYTHON names no Python with MXNet")
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="MXNet is missing: run python -m benchmarks.setup_peers")
 @pytest.mark.parametrize("name", NAMES)
-def test_mxnet_gives_the_same_values(name: str, tmp_path: Path) -> None:
+def test_mxnet_gives_the_same_values(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTET_MXNET_PYTHON", str(PYTHON))
     report = numerics_of(name, tmp_path)
     witness = report["witnesses"][1]
     assert (witness["name"], witness["version"], witness["refused"]) == ("MXNet", "1.9.1", [])

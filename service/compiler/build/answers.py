@@ -152,12 +152,11 @@ class _ExpectedOutputs:
         return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
 
     def _why_missing(self, reference: Reference) -> str:
-        if not reference.setting:
-            return "is not installed here"
         environment = reference.environment(self._steps.settings)
-        if environment is None:
-            return f"is not installed here (OCTET_{reference.setting.upper()} is not set)"
-        return f"is not installed in the environment of {environment.python}"
+        if environment is not None:
+            return f"is not installed in the environment of {environment.python}"
+        hint = f" (OCTET_{reference.setting.upper()} is not set)" if reference.setting else ""
+        return f"is not installed here{hint}"
 
     def _question(self) -> dict[str, Any]:
         # The key contains the media type of the file of expected outputs. The media type changes whenever the

@@ -54,8 +54,8 @@ class Reference:
         module: the module of this package that has the function `open_session`.
         sessions: maps each numerics mode to the session that defines it, followed by sessions whose results are only
             reported.
-        setting: the setting that names the interpreter of the runtime's own environment; empty for a runtime that is
-            installed beside Octet.
+        setting: the setting that names the interpreter of another environment, in which the runtime then runs. Empty if
+            the runtime can only run in Octet's environment.
     """
 
     name: str
@@ -65,15 +65,15 @@ class Reference:
     setting: str = ""
 
     def environment(self, settings: object) -> Environment | None:
-        """Returns the runtime's own environment. None if it has none, or if the setting is not set."""
+        """Returns the environment that the setting names, or None for Octet's."""
         python: Path | None = getattr(settings, self.setting) if self.setting else None
         return None if python is None else Environment(python)
 
     def version(self, settings: object = None) -> str | None:
-        """Returns the installed version, or None. `settings` are required only for a runtime that has a `setting`."""
-        if self.setting:
-            environment = self.environment(settings)
-            return None if environment is None else environment.version(self.package)
+        """Returns the installed version, or None. Without `settings`, the one in Octet's environment."""
+        environment = None if settings is None else self.environment(settings)
+        if environment is not None:
+            return environment.version(self.package)
         try:
             return version(self.package)
         except PackageNotFoundError:
@@ -133,8 +133,9 @@ REFERENCES: Mapping[str, Reference] = {
             mode: (Session({_TORCH_ENGINE: engine}),)
             for mode, engine in ((FBGEMM, "fbgemm"), (ONEDNN, "onednn"), (TORCH_X86, "x86"), (QNNPACK, "qnnpack"))
         },
+        "torch_python",
     ),
-    "pt2": Reference("PyTorch", "torch", "torch_exported", {PT2E: (Session({"execution": "eager"}),)}),
+    "pt2": Reference("PyTorch", "torch", "torch_exported", {PT2E: (Session({"execution": "eager"}),)}, "torch_python"),
     # The layers of a quantized model are fused already. Without this option, MXNet would fuse others when it binds it.
     "mxnet": Reference(
         "MXNet", "mxnet", "mxnet", {MXNET_ONEDNN: (Session({"MXNET_SUBGRAPH_BACKEND": "NONE"}),)}, "mxnet_python"

@@ -33,9 +33,11 @@ def test_a_virtual_environment_can_read_the_installation_that_it_is_based_on(tmp
     assert environment.executable()[0] == own / "bin" / "python"
 
 
-def test_a_runtime_with_a_setting_is_not_looked_for_beside_octet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_names_the_environment_of_a_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OCTET_MXNET_PYTHON", raising=False)
     assert REFERENCES["mxnet"].version(Settings()) is None
     assert REFERENCES["mxnet"].environment(Settings()) is None
+    assert REFERENCES["tflite"].version(Settings(torch_python=tmp_path)) == version("ai-edge-litert")
+    assert REFERENCES["pt2"].version(Settings(torch_python=tmp_path / "bin" / "python")) is None
     assert REFERENCES["mxnet"].environment(Settings(mxnet_python=HERE.python)) == HERE
     assert REFERENCES["tflite"].environment(Settings(mxnet_python=HERE.python)) is None
