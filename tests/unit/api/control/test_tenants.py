@@ -220,6 +220,7 @@ def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> 
         ("GET", "/metrics"),
         ("GET", "/api/v1/workers"),
         ("PUT", "/api/v1/artifacts"),
+        ("PUT", f"/api/v1/artifacts/sha256:{'0' * 64}/score"),
         ("PUT", f"/api/v1/blobs/{SOURCE}"),
         ("DELETE", f"/api/v1/quarantine/{SOURCE}"),
         ("GET", "/api/v1/something-new"),
