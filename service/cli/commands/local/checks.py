@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import service
 from service.core.cluster.crash import Record
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, OctetError
@@ -23,6 +24,7 @@ from service.core.system.gpus import LIBRARY, detect_gpus
 from service.core.system.installed import CARDS_PACKAGE, GPUS, SERVER
 from service.core.target import TARGETS, detect_host, gpu_features
 
+_PROJECT = "octet-serve"
 _LOW_DISK_BYTES = 5 << 30  # about a hundred times what a build of a large model needs; leaves room for growing logs
 _DATABASE_S = _BUCKET_S = 5.0  # how long to wait for PostgreSQL and for the bucket
 _HASHING_S = 10.0
@@ -107,10 +109,7 @@ def _versions() -> Iterator[Check]:
     from service.compiler.lowering.toolchain import fingerprint
 
     yield Check("octet", State.OK, f"{importlib.metadata.version('octet-serve')} on Python {platform.python_version()}")
-    with suppress(importlib.metadata.PackageNotFoundError):
-        other = importlib.metadata.version("octet")
-        hint = "pip uninstall octet && pip install --force-reinstall --no-deps octet-serve"
-        yield Check("python api", State.PROBLEM, f"another project, octet {other}, is installed in its folder", hint)
+    yield from _python_api()
     ours = ("octet_compiler", "passes")
     try:
         tools = {name: version for name, version in fingerprint().items() if name not in ours}
@@ -118,6 +117,21 @@ def _versions() -> Iterator[Check]:
         yield Check("toolchain", State.NOTE, f"no {error.name}: this is the runtime only", f"to compile: {SERVER}")
         return
     yield Check("toolchain", State.OK, ", ".join(f"{name} {version}" for name, version in tools.items()))
+
+
+def _python_api() -> Iterator[Check]:
+    """Checks that `import octet` finds this project's package, and that no other project has written to its folder."""
+    others = sorted(set(importlib.metadata.packages_distributions().get("octet", ())) - {_PROJECT})
+    for name in others:
+        found = f"another project, {name} {importlib.metadata.version(name)}, is installed in its folder"
+        hint = f"pip uninstall {name} && pip install --force-reinstall --no-deps {_PROJECT}"
+        yield Check("python api", State.PROBLEM, found, hint)
+    spec = importlib.util.find_spec("octet")
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    expected = Path(service.__file__).parents[1] / "octet" / "__init__.py"
+    if origin is None or origin.resolve() != expected.resolve():
+        found = f"import octet finds {origin or 'no package'}, not {expected}"
+        yield Check("python api", State.PROBLEM, found, "remove that folder from PYTHONPATH, or rename it")
 
 
 def _sandbox(settings: Settings) -> Iterator[Check]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from service.core.target import detect_host
 from service.db import Database
 from service.workers.crashes import Crashes, CrashFile
 from tests.support.buckets import s3_server, s3_url
+from tests.support.compiled import EXAMPLES
 from tests.support.databases import postgres_schema, postgres_server
 from tests.support.old_cpu import LACKS, on_old_cpu
 from tests.support.serving import serving
@@ -180,3 +184,37 @@ def test_an_artifact_in_quarantine_is_a_problem(doctor: Doctor, settings: Settin
     found = doctor(status=1)["quarantine"]
     assert artifact in found["detail"]
     assert "signal 11" in found["detail"]
+
+
+def python_api(settings: Settings, folder: Path) -> list[dict[str, str]]:
+    """Returns the findings about `import octet` of a process that also imports packages from `folder`."""
+    command = [sys.executable, "-m", "service.cli", "doctor", "--data-dir", str(settings.data_dir), "--json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(EXAMPLES.parent)])}
+    ended = subprocess.run(
+        [*command, "--server", "127.0.0.1:1"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return [check for check in json.loads(ended.stdout) if check["name"] == "python api"]
+
+
+def test_the_python_api_is_not_mentioned_if_it_is_the_only_one(settings: Settings, tmp_path: Path) -> None:
+    assert python_api(settings, tmp_path) == []
+
+
+@pytest.mark.parametrize("project", ["octet", "octet-music"])
+def test_another_project_in_the_folder_of_the_python_api(settings: Settings, project: str, tmp_path: Path) -> None:
+    info = tmp_path / f"{project.replace('-', '_')}-9.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 9.1\n")
+    (info / "top_level.txt").write_text("octet\n")
+    (check,) = python_api(settings, tmp_path)
+    assert check["state"] == "problem"
+    assert check["detail"] == f"another project, {project} 9.1, is installed in its folder"
+    assert check["hint"].startswith(f"pip uninstall {project} && pip install")
+
+
+def test_another_package_that_hides_the_python_api(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "octet").mkdir()
+    (tmp_path / "octet" / "__init__.py").touch()
+    (check,) = python_api(settings, tmp_path)
+    expected = EXAMPLES.parent / "octet" / "__init__.py"
+    assert check["detail"] == f"import octet finds {tmp_path}/octet/__init__.py, not {expected}"
