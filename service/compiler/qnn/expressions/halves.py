@@ -8,7 +8,7 @@ from service.compiler.qnn.expressions.ops import Value
 
 HALVES = ("float16", "bfloat16")
 
-_MAGNITUDE, _INFINITY, _QUIET = 0x7FFFFFFF, 0x7F800000, 0x00400000
+_SIGN, _MAGNITUDE, _INFINITY, _QUIET = -(1 << 31), 0x7FFFFFFF, 0x7F800000, 0x00400000
 _LEAST_NORMAL = 0x38800000  # 2**-14, the least float16 with 11 significant bits
 _BEYOND = 0x47800000  # 2**16, the first magnitude after the largest float16
 _STEP = 2.0**24  # the distance of smaller float16 values is 1 / _STEP
@@ -16,20 +16,21 @@ _STEP = 2.0**24  # the distance of smaller float16 values is 1 / _STEP
 
 def rounded(x: Value, dtype: str) -> Value:
     """Returns the value of `dtype`, float16 or bfloat16, that is nearest to the float32 `x`, as float32."""
-    bits = tirx.reinterpret("uint32", x)
-    magnitude, sign = bits & _word(_MAGNITUDE), bits & _word(_MAGNITUDE + 1)
-    near = _nearest(magnitude, 16) if dtype == "bfloat16" else _nearest_float16(magnitude)
+    bits = tirx.reinterpret("int32", x)
+    magnitude, sign = bits & _word(_MAGNITUDE), bits & _word(_SIGN)
     is_nan = magnitude > _word(_INFINITY)
+    number = tirx.min(magnitude, _word(_INFINITY))  # rounding a NaN, which is not used, could exceed int32
+    near = _nearest(number, 16) if dtype == "bfloat16" else _nearest_float16(number)
     return tirx.reinterpret("float32", tirx.Select(is_nan, bits | _word(_QUIET), near | sign))
 
 
 def _nearest_float16(magnitude: Value) -> Value:
     near = _nearest(magnitude, 13)
     finite = tirx.Select(near >= _word(_BEYOND), _word(_INFINITY), near)
-    # The limit keeps larger values, which are not used, within int32.
+    # Steps of larger values, which are not used, could exceed the integers of float32.
     small = tirx.min(magnitude, _word(_LEAST_NORMAL))
     steps = tirx.nearbyint(tirx.reinterpret("float32", small) * tirx.const(_STEP, "float32"))
-    subnormal = tirx.reinterpret("uint32", steps * tirx.const(1 / _STEP, "float32"))
+    subnormal = tirx.reinterpret("int32", steps * tirx.const(1 / _STEP, "float32"))
     return tirx.Select(magnitude < _word(_LEAST_NORMAL), subnormal, finite)
 
 
@@ -40,4 +41,4 @@ def _nearest(magnitude: Value, dropped: int) -> Value:
 
 
 def _word(value: int) -> Value:
-    return tirx.const(value, "uint32")
+    return tirx.const(value, "int32")

@@ -18,10 +18,13 @@ from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONEDNN, ONNXRUNTIME, TORCH_X86, XNNPACK
 from service.core.models.arrays import Array
+from service.core.target import parse_target
 from tests.support.qnn_models import Emit, compile_and_run_all, i8, module_of, u8
 from tests.support.selected import in_turns, run_selected
 
 RNG = np.random.default_rng(0)
+GPU = parse_target("cuda-sm_80")  # emulated
+TARGETS = [*in_turns(LITERT_REFERENCE, XNNPACK, ONNXRUNTIME), (GPU, LITERT_REFERENCE)]
 X_TYPE, WEIGHT_TYPE = u8(0.03, 120), QuantizedType("int8", (0.01, 0.02, 0.005, 0.03, 0.01), axis=0)
 WEIGHTS = RNG.integers(-127, 128, (5, 3, 3, 4)).astype(np.int8)
 SUMS_TYPE = accumulator_type(X_TYPE, WEIGHT_TYPE, 3)
@@ -109,7 +112,7 @@ def test_a_bias_of_real_values_is_added_to_its_channel(mode: str) -> None:
     check(layer("conv2d", OUT_TYPE, BIAS), mode, IMAGES, expected)
 
 
-@pytest.mark.parametrize(("target", "mode"), in_turns(LITERT_REFERENCE, XNNPACK, ONNXRUNTIME), ids=str)
+@pytest.mark.parametrize(("target", "mode"), TARGETS, ids=str)
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_models_equal_the_oracle(target, name: str, mode: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     module = layer(name, OUT_TYPE)

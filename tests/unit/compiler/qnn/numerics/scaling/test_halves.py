@@ -13,6 +13,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.parser import parse_module
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from service.core.errors import UnsupportedOperator
+from service.core.target import parse_target
 from tests.support.qnn_models import compile_and_run_all, module_of
 from tests.support.selected import in_turns, run_selected
 
@@ -36,6 +37,7 @@ main
   return %3, %5, %9, %10,
 """
 RNG = np.random.default_rng(0)
+GPU = parse_target("cuda-sm_80")  # emulated
 X = (RNG.normal(0, 1, (64, 4)) * 10.0 ** RNG.integers(-10, 6, (64, 4))).astype(np.float32)
 
 
@@ -53,7 +55,7 @@ def test_the_canonical_form_equals_the_oracle(mode: str, half: str) -> None:
 
 
 @pytest.mark.parametrize("half", NUMPY)
-@pytest.mark.parametrize(("target", "mode"), in_turns(LITERT_REFERENCE), ids=str)
+@pytest.mark.parametrize(("target", "mode"), [*in_turns(LITERT_REFERENCE), (GPU, LITERT_REFERENCE)], ids=str)
 def test_compiled_models_equal_the_oracle(target, mode: str, half: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     module = parse_module(graph(half))
     _, got = run_selected(module, target, mode, [X], tmp_path)

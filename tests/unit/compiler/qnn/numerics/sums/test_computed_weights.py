@@ -19,10 +19,13 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import LITERT_REFERENCE, MODES, ONNXRUNTIME, XNNPACK
 from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
+from service.core.target import parse_target
 from tests.support.qnn_models import Emit, compile_and_run_all, module_of, u8
 from tests.support.selected import in_turns, run_selected
 
 RNG = np.random.default_rng(0)
+GPU = parse_target("cuda-sm_80")  # emulated
+TARGETS = [*in_turns(LITERT_REFERENCE, XNNPACK, ONNXRUNTIME), (GPU, LITERT_REFERENCE)]
 X_TYPE, OUT_TYPE = u8(0.03, 120), u8(1.5, 128)
 WEIGHT_TYPES = {
     "symmetric": QuantizedType("int8", (0.01,)),
@@ -93,7 +96,7 @@ def test_every_mode_requantizes_the_sums(mode: str) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize(("target", "mode"), in_turns(LITERT_REFERENCE, XNNPACK, ONNXRUNTIME), ids=str)
+@pytest.mark.parametrize(("target", "mode"), TARGETS, ids=str)
 @pytest.mark.parametrize("name", SHAPES)
 def test_compiled_models_equal_the_oracle(target, name: str, mode: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     weight_type = WEIGHT_TYPES["by filter"]
