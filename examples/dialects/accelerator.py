@@ -3,10 +3,10 @@
 octet dialect prove accelerator.py
 octet compile --dialect accelerator.py model.onnx -o compiled --accept-differences
 
-The accelerator takes convolutions of int8 with a zero point of 0 in the weight, and one scale for the whole weight. It
-sums in int32 as everybody does, but has its own way to convert the sums to int8: it multiplies their upper 16 bits by a
-factor of 15 bits, and drops the fraction. The pattern replaces each convolution and requantize that the accelerator can
-run, so the compiled model answers as the accelerator will. All other layers stay as they are.
+The accelerator takes convolutions of int8 with a zero point of 0 in the weight. It sums in int32 as everybody does, but
+has its own way to convert the sums to int8: it multiplies their upper bits by a factor of 15 bits, and drops the
+fraction. The pattern replaces each convolution and requantize that the accelerator can run, so the compiled model
+answers as the accelerator will. All other layers stay as they are.
 """
 
 import math
@@ -41,11 +41,8 @@ def convolution(found, parts):
     """Lets the accelerator compute the layer if it can."""
     in_type, out_type = qnn.type_of(found, "in_type"), qnn.type_of(found, "out_type")
     weight_type = qnn.type_of(parts[sums], "weight_type")
-    is_int8 = weight_type.storage == out_type.storage == "int8"
-    if not (is_int8 and in_type.is_per_tensor and weight_type.is_per_tensor and weight_type.zero_point == 0):
+    if not weight_type.storage == out_type.storage == "int8" or any(weight_type.zero_points):
         return None
-    try:
-        supports(in_type, out_type)
-    except ValueError:
+    if not all(2.0**-16 <= scale / out_type.scale < 1 for scale in in_type.scales):
         return None
     return convert(parts[sums], in_type=in_type, out_type=out_type)

@@ -86,9 +86,11 @@ class TestExamples:
         x = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
         windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.int64) - 3, (3, 3), axis=(1, 2))
         sums = np.einsum("chwij,ocij->ohw", windows, weight.astype(np.int64)) + bias[:, None, None]
-        scale = float(np.float32(0.05)) * float(np.float32(0.01))  # 0.512 / 2**10
-        factor, right = round(scale * 2**10 * 2**15), 11 + 10
-        expected = np.clip((np.clip(sums >> 4, -(2**15), 2**15 - 1) * factor >> right) - 5, -128, 127)
+        weight_scales = (0.01 / np.arange(1, 17)).astype(np.float32).astype(np.float64)
+        fractions, exponents = np.frexp(float(np.float32(0.05)) * weight_scales[:, None, None])
+        factors = np.minimum(np.rint(fractions * 2**15), 2**15 - 1).astype(np.int64)
+        products = np.clip(sums >> 4, -(2**15), 2**15 - 1) * factors
+        expected = np.clip((products >> (11 - exponents)) - 5, -128, 127)
         assert outputs(tmp_path / "out", x)[0].tolist() == expected.tolist()
         assert len(np.unique(expected)) > 20
 

@@ -80,8 +80,8 @@ def curved_convolution() -> bytes:
 
 def convolution() -> tuple[bytes, Array, Array]:
     """Returns an ONNX file with a convolution of int8 (QLinearConv), its weight `[O, C, KH, KW]`, and its bias. The
-    input `x` is int8 [1, 8, 12, 12] with scale 0.05 and zero point 3, the scale of the weight is 0.01, and the output
-    has scale 1 and zero point -5.
+    input `x` is int8 [1, 8, 12, 12] with scale 0.05 and zero point 3, output channel c of the weight has scale 0.01 /
+    (c + 1), and the output has scale 1 and zero point -5.
     """
     rng = np.random.default_rng(0)
     weight = rng.integers(-127, 128, (16, CHANNELS, 3, 3)).astype(np.int8)
@@ -89,7 +89,11 @@ def convolution() -> tuple[bytes, Array, Array]:
     builder = OnnxBuilder()
     x = builder.input("x", "int8", [1, CHANNELS, SIZE, SIZE])
     given = [x, *builder.quantization(0.05, 3, "int8"), builder.constant(weight)]
-    given += [*builder.quantization(0.01, 0, "int8"), *builder.quantization(1.0, -5, "int8"), builder.constant(bias)]
+    given += [
+        *builder.quantization(0.01 / np.arange(1, 17), np.zeros(16), "int8"),
+        *builder.quantization(1.0, -5, "int8"),
+        builder.constant(bias),
+    ]
     builder.node("QLinearConv", given, ["y"])
     builder.output("y", "int8", [1, 16, SIZE - 2, SIZE - 2])
     return builder.build(), weight, bias

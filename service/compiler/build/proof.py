@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +145,8 @@ def _epilogue(operator: Operator) -> _Case:
     accumulators = QuantizedType("int32", scales, (0,) * _CHANNELS, axis=3)
     convert: Callable[..., relax.Call] = operator.stored
     if operator.definition.takes_integers:
-        convert, accumulators = operator, QuantizedType("int32", (2.0**-8,), (0,))
+        convert = operator
+        accumulators = replace(accumulators, scales=tuple(scale / 64 for scale in scales))
     with Graph() as graph:
         x = graph.input("x", values.shape, "int8")
         weight_type = QuantizedType("int8", (1.0,), (0,))

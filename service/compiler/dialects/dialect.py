@@ -99,8 +99,9 @@ class Dialect:
 
         The formula takes the stored values of its operands as int32, and then the types: `f(q, in_type, out_type)`, or
         `f(a, b, lhs_type, rhs_type, out_type)`. It returns an int32, which is clamped to the bounds of `out_type`.
-        Keyword-only parameters are attributes. A formula of one operand can also convert the accumulators of a layer,
-        if `in_type` stores int32 with one scale: the layer's kernel then computes it.
+        Keyword-only parameters are attributes. A formula of one operand can also convert the accumulators of a layer
+        (int32): the layer's kernel then computes it. It is called with the type of each channel, and must consist of
+        the same operations for all of them.
 
         Args:
             name, tflite: as for `real`.

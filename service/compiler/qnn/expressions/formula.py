@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from service.compiler.qnn.expressions import functions
 from service.compiler.qnn.expressions.ops import Ops, Value
 from service.core.errors import InvalidInput, UnsupportedOperator
+from service.core.models.arrays import Array
 
 Number = int | float
 _INT32 = range(-(1 << 31), 1 << 31)
@@ -38,11 +39,14 @@ class Scalar:
 
     Attributes:
         dtype: float32, int32 or bool.
+        number: the value of a constant; None for others.
     """
 
-    def __init__(self, compute: Callable[..., Value], operands: Sequence[Scalar], dtype: str) -> None:
+    def __init__(
+        self, compute: Callable[..., Value], operands: Sequence[Scalar], dtype: str, number: Number | None = None
+    ) -> None:
         """`compute(ops, *operands)` returns the value."""
-        self.compute, self.operands, self.dtype = compute, tuple(operands), dtype
+        self.compute, self.operands, self.dtype, self.number = compute, tuple(operands), dtype, number
 
     def __add__(self, other: Scalar | Number) -> Scalar:
         return _binary("+", lambda ops, a, b: a + b, self, other)
@@ -274,6 +278,35 @@ def trace(formula: Callable[..., Any], dtypes: Sequence[str], *, result: str) ->
     return Expression(inputs, made, steps, frozenset(each for each, count in reads.items() if count > 1) & computed)
 
 
+def by_channel(expressions: Sequence[Expression]) -> tuple[Expression, tuple[Array, ...]]:
+    """Returns one expression for expressions of several channels that differ only in constants. These constants are
+    further operands, for which the second result has one value for each channel.
+
+    Raises:
+        InvalidFormula: the expressions consist of different operations.
+    """
+    first, *rest = expressions
+    if any(_operations(each) != _operations(first) for each in rest):
+        raise InvalidFormula("the formula has other operations for some channels: write where(condition, a, b), not if")
+    numbers = [
+        (step, [each.steps[index].number for each in expressions])
+        for index, step in enumerate(first.steps)
+        if step.number is not None
+    ]
+    varying = [(step, values) for step, values in numbers if len(set(values)) > 1]
+    arrays = tuple(np.array(values, step.dtype) for step, values in varying)
+    return replace(first, inputs=(*first.inputs, *(step for step, _ in varying))), arrays
+
+
+def _operations(expression: Expression) -> list[tuple[Any, str, tuple[int, ...]]]:
+    """Returns each step's function, type, and the places of its operands, which are the same for equal formulas."""
+    places = {id(step): place for place, step in enumerate(expression.steps)}
+    return [
+        (step.compute.__code__, step.dtype, tuple(places[id(each)] for each in step.operands))
+        for step in expression.steps
+    ]
+
+
 def _ordered(result: Scalar) -> tuple[Scalar, ...]:
     """Returns the values that `result` depends on, in order."""
     steps: dict[int, Scalar] = {}
@@ -304,10 +337,10 @@ def _scalar(value: Scalar | Number, dtype: str) -> Scalar:
     if dtype == "int32":
         if value != int(value) or int(value) not in _INT32:
             raise InvalidFormula(f"{value} is not an int32 number")
-        return Scalar(lambda ops: ops.const(int(value), "int32"), (), "int32")
+        return Scalar(lambda ops: ops.const(int(value), "int32"), (), "int32", int(value))
     with np.errstate(over="ignore"):
         number = float(np.float32(value))
-    return Scalar(lambda ops: ops.const(number, "float32"), (), "float32")
+    return Scalar(lambda ops: ops.const(number, "float32"), (), "float32", number)
 
 
 def _alike(name: str, a: Scalar | Number, b: Scalar | Number) -> tuple[Scalar, Scalar]:

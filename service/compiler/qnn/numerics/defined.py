@@ -19,7 +19,7 @@ from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.expressions.tensors import BoundOps, in_one
 from service.compiler.qnn.numerics.arrays import ARRAYS
 from service.compiler.qnn.numerics.expressed import Converts
-from service.compiler.qnn.numerics.formula import Formula, Scalar, clamped, parameter, pointwise, store
+from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Scalar, clamped, parameter, pointwise, store
 from service.compiler.qnn.numerics.scaling.affine import Dequantize, Quantizes
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.defined import Definition
@@ -60,20 +60,25 @@ class IntegerForm(Converts):
         self.summary = f"{definition.summary}, in int32"
 
     def evaluate(self, operation: Operation, *operands: Array) -> Array:
+        expression, arrays = self._definition.channel_expression(operation)
         stored = [operand.astype(np.int32) for operand in operands]
-        return store(evaluated(self._definition.expression(operation), stored), operation.per_tensor("out_type"))
+        return store(evaluated(expression, [*stored, *arrays]), operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
-        expression, out_type = self._definition.expression(operation), operation.per_tensor("out_type")
+        expression, arrays = self._definition.channel_expression(operation)
+        out_type = operation.per_tensor("out_type")
 
         def compute(*elements: Scalar) -> Scalar:
-            stored = [element.astype("int32") for element in elements]
-            return in_one(lambda bind: clamped(expression.express(BoundOps(bind=bind), stored), out_type))
+            stored, channels = elements[: len(operands)], elements[len(operands) :]
+            values = [*(element.astype("int32") for element in stored), *channels]
+            return in_one(lambda bind: clamped(expression.express(BoundOps(bind=bind), values), out_type))
 
-        return pointwise(builder, _hint(operation), compute, operands)
+        axis = operation.quantized(self._definition.type_names[0]).axis
+        return pointwise(builder, _hint(operation), compute, operands, [ChannelConstant(each, axis) for each in arrays])
 
     def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
-        return AppliedToIntegers(self._definition.expression(operation), operation.per_tensor("out_type").zero_point)
+        expression, channels = self._definition.channel_expression(operation)
+        return AppliedToIntegers(channels, expression, operation.per_tensor("out_type").zero_point)
 
 
 class StoredForm(Converts):
@@ -146,14 +151,20 @@ class AppliedToIntegers(Requantization):
     """Applies a formula to accumulators.
 
     Attributes:
+        channels: the values of the formula's operands after the accumulator, one for each channel.
         zero_point: the zero point of the result.
     """
 
+    channels: tuple[Array, ...]
     expression: Expression
     zero_point: int
 
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.channels
+
     def express(self, ops: Ops, accumulator: Value, channels: Sequence[Value]) -> Value:
-        return self.expression.express(ops, [accumulator]) - ops.const(self.zero_point)
+        return self.expression.express(ops, [accumulator, *channels]) - ops.const(self.zero_point)
 
 
 def formula_of(definition: Definition, operation: Operation, dequantize: Formula, quantize: Formula) -> Formula:

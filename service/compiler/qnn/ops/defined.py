@@ -11,16 +11,17 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import relax
 from tvm.ir import Op, register_op_attr
 
-from service.compiler.qnn.expressions.formula import Expression, InvalidFormula, trace
+from service.compiler.qnn.expressions.formula import Expression, InvalidFormula, by_channel, trace
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import PREFIX, call_of, tensor_type
 from service.compiler.qnn.types import QuantizedType
+from service.core.models.arrays import Array
 
 Parameter = float | int | bool
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}\.[a-z][a-z0-9_]{0,62}")
@@ -72,6 +73,23 @@ class Definition:
         types = {name: operation.per_tensor(name) for name in (*self.type_names, "out_type") if self.takes_integers}
         return operation.once("expression", lambda: self.traced(given, types))
 
+    def channel_expression(self, operation: Operation) -> tuple[Expression, tuple[Array, ...]]:
+        """Returns the formula of integers for a call, and the values of its operands after the first ones: an array with
+        one value for each channel of the accumulators, if they have a scale for each channel.
+
+        Raises:
+            InvalidFormula: the formula does something that cannot be expressed, or differs by more than constants.
+        """
+        in_types = channel_types(operation.quantized(self.type_names[0]))
+        if len(in_types) == 1:
+            return self.expression(operation), ()
+        given, out_type = {name: operation.attr(name) for name in self.parameters}, operation.per_tensor("out_type")
+
+        def merged() -> tuple[Expression, tuple[Array, ...]]:
+            return by_channel([self.traced(given, {"in_type": each, "out_type": out_type}) for each in in_types])
+
+        return operation.once("channel_expression", merged)
+
     def traced(self, parameters: Mapping[str, Any], types: Mapping[str, QuantizedType]) -> Expression:
         """Returns the formula for these parameters and types. Raises `InvalidFormula`."""
         named = {name: type(default)(parameters.get(name, default)) for name, default in self.parameters.items()}
@@ -96,6 +114,12 @@ class Definition:
 
 # The defined operators by name, without the prefix `qnn.`.
 DEFINED: dict[str, Definition] = {}
+
+
+def channel_types(quantized: QuantizedType) -> tuple[QuantizedType, ...]:
+    """Returns the per-tensor type of each channel of a type."""
+    pairs = zip(quantized.scales, quantized.zero_points, strict=True)
+    return tuple(replace(quantized, scales=(scale,), zero_points=(point,), axis=None) for scale, point in pairs)
 
 
 def definition_of(name: str) -> Definition | None:
@@ -222,12 +246,16 @@ def _type_of(o: Operation) -> relax.TensorType:
 
 
 def _integer_type(o: Operation, definition: Definition) -> relax.TensorType:
-    types = {name: o.per_tensor(name) for name in (*definition.type_names, "out_type")}
+    types = {name: o.quantized(name) for name in (*definition.type_names, "out_type")}
     for name, each in types.items():
         is_allowed = each.storage in _STORAGES or (name == "in_type" and each.storage in _ACCUMULATORS)
         o.require(is_allowed, f"{name} is stored as {each.storage}, not in 8 or 16 bits")
+        last = len(o.tensor(0)[0]) - 1
+        fits = each.is_per_tensor or (each.storage in _ACCUMULATORS and each.axis == last)
+        o.require(fits, f"{name} has several scales: accumulators may have one for each channel of the last axis")
     shapes = [o.stored(index, types[name]) for index, name in enumerate(definition.type_names)]
-    _check_types(o, definition, types)
+    for each in channel_types(types[definition.type_names[0]]):
+        _check_types(o, definition, {**types, definition.type_names[0]: each})
     return tensor_type(_broadcast(o, shapes), types["out_type"].dtype)
 
 

@@ -16,8 +16,12 @@ from service.compiler.lowering.passes import pipeline
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.types import QuantizedType
+from service.compiler.targets import OperandTypes
 from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME
 from service.core.errors import InvalidInput, MalformedModel, OctetError
+from service.core.models.arrays import Array
+from tests.support.canonical import holds
 from tests.support.onnx_builder import OnnxBuilder
 
 INT8 = qnn.type("!quant.uniform<i8:f32, 0.5:3>")
@@ -51,6 +55,32 @@ class TestOperators:
         module = graph_of((1, 256), "int8", lambda graph, x: twice(x, in_type=INT8, out_type=INT8))
         (found,) = module.evaluate(EVERY_INT8, numerics=ONNXRUNTIME)
         assert found.tolist() == np.clip(EVERY_INT8.astype(int) * 2, -128, 127).tolist()
+
+    @pytest.mark.parametrize("form", ["real", "stored", "of accumulators"])
+    def test_generated_code_computes_as_the_oracle(self, form: str) -> None:
+        mine, rng = qnn.Dialect("mine"), np.random.default_rng(0)
+        channels = QuantizedType("int32", tuple(2.0**-each for each in range(4, 8)), (0, 0, 0, 0), axis=1)
+        curve = mine.real(name="curve")(lambda x, *, factor=0.5: x / (1 + abs(x)) * factor)
+        shift = mine.integer(name="shift")(
+            lambda q, in_type, out_type: qnn.divide_by_power(q, 4 - int(np.log2(in_type.scale))) + 3
+        )
+        x: Array = rng.integers(-20000, 20000, (64, 4)).astype(np.int32)
+        build: Any = lambda graph, x: shift(x, in_type=channels, out_type=INT8)  # noqa: E731
+        if form == "stored":
+            build = lambda graph, x: curve.stored(x, channels, INT8)  # noqa: E731
+        elif form == "real":
+            x, build = rng.normal(0, 2, (64, 4)).astype(np.float32), lambda graph, x: curve(x)
+        module = graph_of((64, 4), x.dtype.name, build)
+        holds(module.ir, LITERT_REFERENCE, OperandTypes("uint8", "int8"), [x])
+
+    def test_channels_with_other_operations_are_refused(self) -> None:
+        channels = QuantizedType("int32", (0.25, 4.0), (0, 0), axis=1)
+        branch = qnn.Dialect("mine").integer(name="branch")(
+            lambda q, in_type, out_type: q if in_type.scale < 1 else q << 2
+        )
+        module = graph_of((1, 2), "int32", lambda graph, x: branch(x, in_type=channels, out_type=INT8))
+        with pytest.raises(InvalidInput, match="other operations for some channels"):
+            module.evaluate(np.zeros((1, 2), np.int32), numerics=ONNXRUNTIME)
 
     def test_the_text_of_a_module_is_read_back(self) -> None:
         half = halves()
