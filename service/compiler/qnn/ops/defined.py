@@ -74,8 +74,8 @@ class Definition:
         return operation.once("expression", lambda: self.traced(given, types))
 
     def channel_expression(self, operation: Operation) -> tuple[Expression, tuple[Array, ...]]:
-        """Returns the formula of integers for a call, and the values of its operands after the first ones: an array with
-        one value for each channel of the accumulators, if they have a scale for each channel.
+        """Returns the formula of integers for a call, and the values of its operands after the first ones: an array
+        with one value for each channel of the accumulators, if they have a scale for each channel.
 
         Raises:
             InvalidFormula: the formula does something that cannot be expressed, or differs by more than constants.
