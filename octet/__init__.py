@@ -16,6 +16,7 @@ follow semantic versioning.
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"octet.{module}"), name)
-    raise AttributeError(f"module 'octet' has no attribute {name!r}")
+    message = f"module 'octet' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=modules[__name__])  # from these, Python suggests a similar name
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,11 @@ def test_a_client_needs_no_compiler() -> None:
     assert loaded.stdout.split() == ["False", "False"], loaded.stderr
 
 
+def test_a_similar_name_is_suggested() -> None:
+    failed = run("import octet; octet.compil")
+    assert "AttributeError: module 'octet' has no attribute 'compil'. Did you mean: 'compile'?" in failed.stderr
+
+
 def test_another_project_of_this_name_is_named(tmp_path: Path) -> None:
     info = tmp_path / "octet-9.1.dist-info"
     info.mkdir()
