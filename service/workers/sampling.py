@@ -160,18 +160,36 @@ class Sampler:
             await asyncio.sleep(_LOOK_S)
 
     def sampled(self, sample: Sample, data: bytes) -> None:
-        """Queues a sample, or drops it if the queue is full. The data plane runs models' code, so its messages may
-        contain anything.
+        """Queues a sample for its model and for newer versions, or drops it if a queue is full. The data plane runs
+        models' code, so its messages may contain anything.
         """
         model = self._models.get(sample["key"])
-        if model is None or model.is_off:
+        if model is None:
+            return
+        counter = model.counter
+        if counter is not None and isinstance(sample["dropped"], int) and 0 < sample["dropped"] < 1 << 31:
+            counter.dropped += sample["dropped"]
+        for each in (model, *self._newer_than(model)):
+            self._queue(each, data)
+
+    def _newer_than(self, model: _Sampled) -> list[_Sampled]:
+        """Returns the newer versions that are loaded, such as a canary. They count the same inputs."""
+        its, inputs = model.served.identity, _layout_of(model.served.signature)
+        return [
+            each
+            for each in self._models.values()
+            if each.served.identity.model == its.model
+            and each.served.identity.version > its.version
+            and _layout_of(each.served.signature) == inputs
+        ]
+
+    def _queue(self, model: _Sampled, data: bytes) -> None:
+        if model.is_off:
             return
         model.has_sample = True
         counter = model.counter
         if counter is None:
             return
-        if isinstance(sample["dropped"], int) and 0 < sample["dropped"] < 1 << 31:
-            counter.dropped += sample["dropped"]
         counters = [each.counter for each in self._models.values() if each.counter is not None]
         waiting_bytes = sum(len(each) for other in counters for each in other.waiting)
         if len(data) != _input_bytes(model.served.signature):
@@ -227,7 +245,7 @@ class Sampler:
             artifact = self._builds.open(digest)
         except NotReady:
             return
-        if artifact.signature.inputs != model.served.signature.inputs:
+        if _layout_of(artifact.signature) != _layout_of(model.served.signature):
             raise Unsupported(f"artifact {digest} was built for other inputs")
         model.counter = _Counter(artifact)
         _logger.info("counting the values of %s version %d", its.model, its.version)
@@ -256,6 +274,11 @@ class Sampler:
     def _poll(self) -> None:
         if self._is_stopping():
             raise BuildCanceled
+
+
+def _layout_of(signature: ModelSignature) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Returns what determines the bytes of a sample. The inputs' quantization does not."""
+    return [(spec.name, spec.datatype, spec.shape) for spec in signature.inputs]
 
 
 def _input_bytes(signature: ModelSignature) -> int:

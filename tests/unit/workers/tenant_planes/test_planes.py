@@ -15,7 +15,7 @@ import pytest
 from service.core.errors import Restarting
 from service.core.settings import Settings
 from service.workers.data_plane import orders
-from service.workers.data_plane.messages import ModelReport, Question, Report
+from service.workers.data_plane.messages import ModelReport, Question, Report, Sample
 from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes import Addresses, TenantFiles, TenantPlanes, planes
@@ -61,12 +61,16 @@ class Listener(PlaneListener):
         self.finds: list[Found] = []
         self.reports: list[Report] = []
         self.questions: list[Question] = []
+        self.samples: list[tuple[Sample, bytes]] = []
 
     async def found(self, found: Found) -> None:
         self.finds.append(found)
 
     def reported(self, report: Report) -> None:
         self.reports.append(report)
+
+    def sampled(self, sample: Sample, data: bytes) -> None:
+        self.samples.append((sample, data))
 
     async def answer(self, question: Question, data: bytes) -> Answer:
         self.questions.append(question)
@@ -160,6 +164,30 @@ async def test_the_models_of_each_tenant_are_loaded_in_a_separate_process(scene:
         while not routes["routes"]:
             routes = await scene.next_order(scene.addresses.end(tenant), "routes")
         assert [(each["model"], each["main"]) for each in routes["routes"]] == [(f"{tenant}~digits", key)]
+
+
+async def test_samples_are_received_only_of_models_in_the_same_process(scene: Scene) -> None:
+    acme, beta = await both(scene)
+    scene.planes.order(orders.samples({acme: 0.5, beta: 0.5}))
+    for tenant in ("acme", "beta"):
+        order = await scene.next_order(scene.addresses.end(tenant), "samples")
+        assert order["models"] == [{"key": key, "share": 0.5} for key in sorted((acme, beta))]
+    for key in (beta, "acme", None, acme):
+        scene.addresses.end("acme").send({"type": "sample", "key": key, "dropped": 0}, b"x")
+    scene.addresses.end("beta").send({"type": "sample", "key": beta, "dropped": 2}, b"y")
+    await eventually_async(lambda: len(scene.listener.samples) == 2)
+    found = sorted((sample["key"], sample["dropped"], data) for sample, data in scene.listener.samples)
+    assert found == sorted([(acme, 0, b"x"), (beta, 2, b"y")])
+
+
+async def test_a_process_that_starts_later_gets_the_samples_order_too(scene: Scene) -> None:
+    scene.planes.order(orders.samples({1: 0.5}))
+    end = scene.addresses.end("acme")
+    loading = asyncio.create_task(scene.planes.load(scene.order("acme~digits")))
+    await end.accept()
+    assert (await scene.next_order(end, "samples"))["models"] == [{"key": 1, "share": 0.5}]
+    end.send({"type": "loaded", "key": (await scene.next_order(end, "load"))["key"]})
+    await loading
 
 
 async def test_the_links_to_files_are_removed_after_the_load(scene: Scene, tmp_path: Path) -> None:
