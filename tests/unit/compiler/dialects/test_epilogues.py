@@ -10,7 +10,6 @@ import pytest
 from tvm import relax
 
 from octet import qnn
-from service.compiler.kernels.libraries import library_for
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
@@ -52,9 +51,7 @@ def test_a_formula_is_an_epilogue(target: Target, form: str, tmp_path: Path) -> 
         return emit(convert(sums, in_type=SUMS_TYPE, out_type=OUT_TYPE))
 
     module = module_of([(X.shape, "int8")], body)
-    selection, (output,) = run_selected(
-        module, target, ONNXRUNTIME, [X], tmp_path, lambda mode: library_for(target, mode)
-    )
+    selection, (output,) = run_selected(module, target, ONNXRUNTIME, [X], tmp_path)
     computing = [symbol for symbol, kernel in selection.kernels.items() if kernel.family not in ("pack", "unpack")]
     assert [symbol.rpartition("_")[0] for symbol in computing] == ["octet_conv"]
     assert selection.plain == []
