@@ -14,7 +14,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from service.core.models.arrays import Array
 Number = int | float
 _INT32 = range(-(1 << 31), 1 << 31)
 _MOST_STEPS = 4096
+_MOST_EXPANDED = 10_000  # operations; compiling takes about 0.3 ms for each
 
 
 class InvalidFormula(InvalidInput):
@@ -244,6 +246,16 @@ class Expression:
     def dtype(self) -> str:
         return self.result.dtype
 
+    @cached_property
+    def is_long(self) -> bool:
+        """True if TVM needs statements to compile the formula in a reasonable time.
+
+        TVM 0.27 replaces variables by their values in order to simplify an expression. The time that this takes grows
+        with the number of operations if every value were computed again for each reader.
+        """
+        made = self.express(cast(Ops, _Sizes()), [_Size(1)] * len(self.inputs))
+        return bool(made.operations > _MOST_EXPANDED)
+
     def express(self, ops: Ops, operands: Sequence[Value]) -> Value:
         """Returns the result for `operands`. Values that are used more than once are computed once (`Ops.keep`)."""
         # Scalars are found by identity, because `==` between two of them is an operation of the formula.
@@ -254,6 +266,29 @@ class Expression:
             if id(step) in self.shared:
                 values[id(step)] = ops.keep(values[id(step)], step.dtype)
         return values[id(self.result)]
+
+
+class _Size:
+    """A value of which only the number of operations is known."""
+
+    def __init__(self, operations: int) -> None:
+        self.operations = operations
+
+    def _with(self, other: _Size) -> _Size:
+        return _Size(1 + self.operations + other.operations)
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __lshift__ = __rshift__ = __and__ = __xor__ = __or__ = _with
+    __lt__ = __gt__ = __le__ = __ge__ = _with
+
+
+class _Sizes:
+    """Implements `Ops` for `_Size`."""
+
+    def keep(self, x: _Size, dtype: str = "int32") -> _Size:
+        return x
+
+    def __getattr__(self, name: str) -> Callable[..., _Size]:
+        return lambda *operands, **_: _Size(1 + sum(each.operations for each in operands if isinstance(each, _Size)))
 
 
 def trace(formula: Callable[..., Any], dtypes: Sequence[str], *, result: str) -> Expression:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -16,10 +15,11 @@ from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
 from service.compiler.qnn.expressions.formula import Expression
 from service.compiler.qnn.expressions.ops import Ops, Value
 from service.compiler.qnn.expressions.requantization import Requantization
-from service.compiler.qnn.expressions.tensors import BoundOps, in_one
+from service.compiler.qnn.expressions.tensors import BoundOps
 from service.compiler.qnn.numerics.arrays import ARRAYS
 from service.compiler.qnn.numerics.expressed import Converts
-from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Scalar, clamped, parameter, pointwise, store
+from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Scalar, clamped, parameter, store
+from service.compiler.qnn.numerics.registers import Bind, elementwise
 from service.compiler.qnn.numerics.scaling.affine import Dequantize, Quantizes
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.defined import Definition
@@ -46,10 +46,11 @@ class RealForm:
     def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
         expression = self._definition.expression(operation)
 
-        def compute(*elements: Scalar) -> Scalar:
-            return in_one(lambda bind: expression.express(BoundOps(bind=bind), elements))
+        def compute(bind: Bind, *elements: Scalar) -> Scalar:
+            return expression.express(BoundOps(bind=bind), elements)
 
-        return pointwise(builder, _hint(operation), compute, operands)
+        is_long = expression.is_long
+        return elementwise(builder, _hint(operation), compute, operands, is_long=is_long, dtype="float32")
 
 
 class IntegerForm(Converts):
@@ -68,13 +69,15 @@ class IntegerForm(Converts):
         expression, arrays = self._definition.channel_expression(operation)
         out_type = operation.per_tensor("out_type")
 
-        def compute(*elements: Scalar) -> Scalar:
+        def compute(bind: Bind, *elements: Scalar) -> Scalar:
             stored, channels = elements[: len(operands)], elements[len(operands) :]
             values = [*(element.astype("int32") for element in stored), *channels]
-            return in_one(lambda bind: clamped(expression.express(BoundOps(bind=bind), values), out_type))
+            return clamped(expression.express(BoundOps(bind=bind), values), out_type)
 
         axis = operation.quantized(self._definition.type_names[0]).axis
-        return pointwise(builder, _hint(operation), compute, operands, [ChannelConstant(each, axis) for each in arrays])
+        constants = [ChannelConstant(each, axis) for each in arrays]
+        long, dtype = expression.is_long, out_type.dtype
+        return elementwise(builder, _hint(operation), compute, operands, constants, is_long=long, dtype=dtype)
 
     def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
         expression, channels = self._definition.channel_expression(operation)
@@ -96,18 +99,16 @@ class StoredForm(Converts):
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         applied = self.requantization(operation, UNKNOWN, None)
 
-        def convert(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
-            def express(bind: Any) -> Scalar:
-                centered = value.astype("int32") - zero_point
-                return clamped(applied.express(BoundOps(bind=bind), centered, [scale]) + out_type.zero_point, out_type)
-
-            return in_one(express)
+        def convert(bind: Bind, value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
+            centered = value.astype("int32") - zero_point
+            return clamped(applied.express(BoundOps(bind=bind), centered, [scale]) + out_type.zero_point, out_type)
 
         constants = [
             parameter(in_type.scales, "float32", in_type),
             parameter(in_type.zero_points, "int32", in_type),
         ]
-        return pointwise(builder, _hint(operation), convert, [x], constants)
+        is_long = self._definition.expression(operation).is_long
+        return elementwise(builder, _hint(operation), convert, [x], constants, is_long=is_long, dtype=out_type.dtype)
 
     def requantization(self, operation: Operation, facts: Facts, bias: Array | None) -> Requantization:
         if not isinstance(self._dequantize, Dequantize) or not isinstance(self._quantize, Quantizes):

@@ -134,10 +134,13 @@ def is_real(operation: Operation) -> bool:
 
 def converts(operation: Operation) -> bool:
     """True if the operation takes stored values or accumulators of one tensor, and returns stored values: it may be
-    computed together with the layer before it.
+    computed together with the layer before it, unless its formula is too long.
     """
     found = definition_of(operation.name)
-    return found is not None and found.operands == 1 and bool(_given_types(operation))
+    if found is None or found.operands != 1 or not _given_types(operation):
+        return False
+    expression = found.channel_expression(operation)[0] if found.takes_integers else found.expression(operation)
+    return not expression.is_long
 
 
 def operand_types(operation: Operation) -> tuple[str, ...]:

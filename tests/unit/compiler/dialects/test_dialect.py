@@ -57,12 +57,24 @@ class TestOperators:
         assert found.tolist() == np.clip(EVERY_INT8.astype(int) * 2, -128, 127).tolist()
 
     @pytest.mark.parametrize("form", ["real", "stored", "of accumulators"])
-    def test_generated_code_computes_as_the_oracle(self, form: str) -> None:
+    @pytest.mark.parametrize("steps", [1, 12])
+    def test_generated_code_computes_as_the_oracle(self, form: str, steps: int) -> None:
+        """TVM would need hours for 12 steps in one expression."""
+
+        def repeated(x: Any, step: Any) -> Any:
+            for _ in range(steps):
+                x = step(x)
+            return x
+
         mine, rng = qnn.Dialect("mine"), np.random.default_rng(0)
         channels = QuantizedType("int32", tuple(2.0**-each for each in range(4, 8)), (0, 0, 0, 0), axis=1)
-        curve = mine.real(name="curve")(lambda x, *, factor=0.5: x / (1 + abs(x)) * factor)
+        curve = mine.real(name="curve")(
+            lambda x, *, factor=0.5: repeated(x, lambda x: x / (1 + abs(x * factor)) + x * x * 0.01)
+        )
         shift = mine.integer(name="shift")(
-            lambda q, in_type, out_type: qnn.divide_by_power(q, 4 - int(np.log2(in_type.scale))) + 3
+            lambda q, in_type, out_type: repeated(
+                qnn.divide_by_power(q, 4 - int(np.log2(in_type.scale))), lambda q: (q >> 1) + (q & 3) + (q ^ 5) - q
+            )
         )
         x: Array = rng.integers(-20000, 20000, (64, 4)).astype(np.int32)
         build: Any = lambda graph, x: shift(x, in_type=channels, out_type=INT8)  # noqa: E731

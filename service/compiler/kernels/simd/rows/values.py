@@ -166,7 +166,11 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
             raise Declined("no kernel adds in the order of its sum")
     elif name in _DYNAMIC and operation is not None:
         _check_dynamic(mode, operation)
-    elif _function(name) or (operation is not None and is_real(operation)):
+    elif operation is not None and is_real(operation):
+        definition = definition_of(name)
+        if definition is not None and definition.expression(operation).is_long:
+            raise Declined("its formula is too long for a kernel")
+    elif _function(name):
         return
     elif name in REDUCTIONS:
         if made != "float32":

@@ -142,3 +142,16 @@ def test_a_value_of_another_formula_is_refused() -> None:
     trace(leak, ["float32"], result="float32")
     with pytest.raises(InvalidFormula, match="a value of another formula"):
         evaluated(trace(lambda x: x + leaked[0], ["float32"], result="float32"), [VALUES])
+
+
+def test_a_long_formula_is_one_that_grows_without_variables() -> None:
+    def grown(steps: int) -> f.Expression:
+        def formula(x: f.Scalar) -> f.Scalar:
+            for _ in range(steps):
+                x = x * x + x
+            return x
+
+        return trace(formula, ["float32"], result="float32")
+
+    assert [grown(steps).is_long for steps in (1, 3, 12)] == [False, False, True]
+    assert not trace(lambda x: f.tanh(f.tanh(x)) + f.erf(x), ["float32"], result="float32").is_long
