@@ -12,10 +12,10 @@ from tvm import relax
 
 from service.compiler.qnn.expressions.conversions import Quantization
 from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
-from service.compiler.qnn.expressions.formula import Expression
 from service.compiler.qnn.expressions.ops import Ops, Value
 from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.expressions.tensors import BoundOps
+from service.compiler.qnn.expressions.tracing import Expression
 from service.compiler.qnn.numerics.arrays import ARRAYS
 from service.compiler.qnn.numerics.expressed import Converts
 from service.compiler.qnn.numerics.formula import ChannelConstant, Formula, Scalar, clamped, parameter, store

@@ -37,7 +37,7 @@ def elementwise(
     """Computes `express(bind, *elements, *constants)` at every index; operands broadcast as NumPy does.
 
     Args:
-        is_long: true if `express` needs many variables (`expressions.formula.Expression.is_long`).
+        is_long: true if `express` needs many variables (`expressions.tracing.Expression.is_long`).
         dtype: the type of the result.
     """
     if not is_long:

@@ -17,7 +17,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Op, register_op_attr
 
-from service.compiler.qnn.expressions.formula import Expression, InvalidFormula, by_channel, trace
+from service.compiler.qnn.expressions.formula import InvalidFormula
+from service.compiler.qnn.expressions.tracing import Expression, by_channel, trace
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import PREFIX, call_of, tensor_type
 from service.compiler.qnn.types import QuantizedType

@@ -84,7 +84,7 @@ class Run:
             settings=Settings(),
             plane=Reached(),
             stopping=threading.Event(),
-            registry=None,
+            registry=SimpleNamespace(targets=()),
             routing=None,
             audit=None,
             metrics=Metrics(),

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.compiler.qnn.expressions import formula as f
-from service.compiler.qnn.expressions.formula import InvalidFormula, trace
+from service.compiler.qnn.expressions.formula import InvalidFormula
+from service.compiler.qnn.expressions.tracing import Expression, trace
 from service.compiler.qnn.numerics.defined import evaluated
 from service.core.models.arrays import Array
 
@@ -145,7 +146,7 @@ def test_a_value_of_another_formula_is_refused() -> None:
 
 
 def test_a_long_formula_is_one_that_grows_without_variables() -> None:
-    def grown(steps: int) -> f.Expression:
+    def grown(steps: int) -> Expression:
         def formula(x: f.Scalar) -> f.Scalar:
             for _ in range(steps):
                 x = x * x + x
