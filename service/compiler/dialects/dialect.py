@@ -16,9 +16,8 @@ from service.compiler.importers import auto, detect
 from service.compiler.importers.builder.module import At
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.lowering.passes import Context, add_pass
-from service.compiler.qnn import graph as graphs
 from service.compiler.qnn.ops.defined import Definition, define, parameters_of
-from service.compiler.qnn.patterns import PATTERNS, SIMULATED, Pattern, Rewrite, apply_patterns
+from service.compiler.qnn.patterns import PATTERNS, SIMULATED, Pattern, Rewrite, apply_patterns, typed_again
 from service.core.builds import numerics as modes
 from service.core.errors import InvalidInput, MalformedModel, OctetError
 
@@ -274,7 +273,7 @@ def _pass_of(name: str) -> Callable[[tvm.IRModule, Context], tvm.IRModule]:
 def _checked(name: str, module: Any) -> tvm.IRModule:
     if not isinstance(module, tvm.IRModule) or "main" not in {each.name_hint for each in module.get_global_vars()}:
         raise InvalidInput(f"the pass {name} must return a module with the function main", op=name)
-    return graphs.rewrite(module, lambda builder, call, args, operation: graphs.with_args(call, args))
+    return typed_again(module)
 
 
 def _importer(format: str, read: Callable[[bytes, Graph], None]) -> Callable[[bytes, At], ImportedModel]:
@@ -283,9 +282,7 @@ def _importer(format: str, read: Callable[[bytes, Graph], None]) -> Callable[[by
         try:
             with graph:
                 read(data, graph)
-        except OctetError:
-            raise
-        except MemoryError:
+        except (OctetError, MemoryError):
             raise
         except Exception as error:  # the importer of a dialect may raise anything for a damaged file
             raise MalformedModel(f"the importer of {format} failed: {type(error).__name__}: {error}") from error

@@ -120,7 +120,7 @@ def _apply(module: tvm.IRModule, pattern: Pattern) -> tuple[tvm.IRModule, int]:
             raise failures[0]
         if not count:
             return module, 0
-        return _typed(relax.transform.DeadCodeElimination()(tvm.IRModule({"main": made}))), count
+        return typed_again(relax.transform.DeadCodeElimination()(tvm.IRModule({"main": made}))), count
     except Exception as error:
         raise _failed(pattern, error) from error
 
@@ -142,7 +142,7 @@ def _type_of(builder: relax.BlockBuilder, expr: relax.Expr) -> tvm.ir.Type:
     return graph.typed(builder, graph.with_args(expr, operands)).ty
 
 
-def _typed(module: tvm.IRModule) -> tvm.IRModule:
+def typed_again(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with the types of all operators inferred again."""
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 

@@ -4,17 +4,13 @@ formula.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import tvm
 from tvm import relax
-from tvm.script import tirx as T
 
 from service.compiler.qnn.expressions import power
 from service.compiler.qnn.expressions.ops import Value
 from service.compiler.qnn.expressions.tensors import BoundOps
-from service.compiler.qnn.numerics.formula import OPAQUE
+from service.compiler.qnn.numerics.registers import Bind, elementwise
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
@@ -32,40 +28,12 @@ class RealPower:
             return evaluate(x, float(operation.attr("exponent")))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        shape = [int(dim) for dim in x.ty.shape]
-        size = math.prod(shape)
-        function = builder.add_func(_powers(size, float(operation.attr("exponent"))), "real_power")
-        flat = builder.emit(relax.op.reshape(x, (size,)))
-        powers = builder.emit(relax.call_tir(function, relax.Tuple([flat]), relax.TensorType([size], "float32")))
-        return relax.op.reshape(powers, shape)
+        exponent = float(operation.attr("exponent"))
 
+        def express(bind: Bind, x: Value) -> Value:
+            return power.power(BoundOps(bind=bind), bind(x, "float32"), exponent)
 
-def _powers(size: int, exponent: float) -> tvm.tirx.PrimFunc:
-    """Computes the power of each element.
-
-    Intermediate values are in buffers of one element, which LLVM turns into registers. As variables of one expression,
-    they would take TVM 0.27 time and memory that double with each of them, because it replaces variables by their
-    values to simplify an expression.
-    """
-
-    def keep(value: Value, dtype: str) -> Value:
-        buffer = T.sblock_alloc_buffer((1,), dtype)
-        T.buffer_store(buffer, value, [0])
-        return buffer[0]
-
-    def express(x: Value) -> Value:
-        return power.power(BoundOps(bind=keep), keep(x, "float32"), exponent)
-
-    @T.prim_func(private=True, s_tir=True, check_well_formed=False)  # type: ignore[untyped-decorator]
-    def real_power(x_: T.handle, out_: T.handle) -> None:
-        T.func_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE, "tirx.noalias": True})
-        x = T.match_buffer(x_, (size,), "float32")
-        out = T.match_buffer(out_, (size,), "float32")
-        with T.sblock("root"):  # RewriteDataflowReshape requires one
-            for i in range(size):
-                out[i] = express(x[i])
-
-    return real_power
+        return elementwise(builder, "real_power", express, [x], is_long=True, dtype="float32")
 
 
 def evaluate(x: Array, exponent: float) -> Array:
