@@ -82,6 +82,18 @@ FolderOrModel = Annotated[
         help="A folder that octet compile wrote, or a model on the server, which is downloaded and run here.",
     ),
 ]
+ThreadsOption = Annotated[
+    int, typer.Option("--threads", min=0, help="Threads to compute with; 0: all cores that this process may use.")
+]
+ClassesOfInputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        help="A CSV file with the correct classes: rows of file,class for pictures, or of class alone for arrays.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 SecondsOption = Annotated[float, typer.Option("--seconds", min=0, help="Approximately how long to measure.")]
 InputFiles = Annotated[
     list[Path],

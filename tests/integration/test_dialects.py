@@ -35,7 +35,7 @@ def report(*arguments: object, status: int = 0, **variables: str) -> Any:
     return json.loads(run(*arguments, "--json", status=status, **variables).stdout.splitlines()[-1])
 
 
-def written(path: Path, content: bytes | str) -> Path:
+def new_file(path: Path, content: bytes | str) -> Path:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
@@ -53,14 +53,14 @@ def softsign(stored: Array) -> Array:
 
 class TestExamples:
     def test_softsign_of_onnx_equals_onnx_runtime(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.onnx", dialects.onnx_softsign())
+        model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
         run("compile", model, "--dialect", dialects.SOFTSIGN, "--output", tmp_path / "out")  # 0: the outputs are equal
         assert outputs(tmp_path / "out", EVERY_INT8).tolist() == softsign(EVERY_INT8).tolist()
         (expected,) = Reference(model.read_bytes(), optimized=False)([EVERY_INT8])
         assert expected.tolist() == softsign(EVERY_INT8).tolist()
 
     def test_softsign_of_tflite_is_a_table(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.tflite", dialects.tflite_softsign())
+        model = new_file(tmp_path / "model.tflite", dialects.tflite_softsign())
         refused = report("compile", model, "--output", tmp_path / "out", status=1)["error"]
         assert (refused["code"], refused["op"]) == ("unsupported_operator", "CUSTOM(FlexSoftsign) #0")
         run("compile", model, "--dialect", dialects.SOFTSIGN, "--output", tmp_path / "out")
@@ -69,7 +69,7 @@ class TestExamples:
         assert "qnn.table" in next((tmp_path / "passes").glob("*-make-tables.qnn")).read_text()
 
     def test_a_fused_layer_is_one_kernel(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.onnx", dialects.curved_convolution())
+        model = new_file(tmp_path / "model.onnx", dialects.curved_convolution())
         run("compile", model, "--dialect", dialects.FUSED, "--accept-differences", "--output", tmp_path / "out")
         (expected,) = Reference(model.read_bytes(), optimized=False)([dialects.reals()])
         assert np.abs(outputs(tmp_path / "out", dialects.reals()) - expected).max() <= 1 / 64  # one step
@@ -80,7 +80,7 @@ class TestExamples:
 
     def test_an_accelerator_is_simulated_bit_for_bit(self, tmp_path: Path) -> None:
         content, weight, bias = dialects.convolution()
-        model = written(tmp_path / "model.onnx", content)
+        model = new_file(tmp_path / "model.onnx", content)
         run("compile", model, "--dialect", dialects.ACCELERATOR, "--accept-differences", "--output", tmp_path / "out")
         shape = (1, dialects.CHANNELS, dialects.SIZE, dialects.SIZE)
         x = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
@@ -95,11 +95,11 @@ class TestExamples:
         assert len(np.unique(expected)) > 20
 
     def test_networks_in_json_are_imported(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "network.json", dialects.JSON_FILE)
+        model = new_file(tmp_path / "network.json", dialects.JSON_FILE)
         run("compile", model, "--dialect", dialects.JSON_NETWORK, "--output", tmp_path / "out")
         # sums of [5 - 3, 8 - 3] with scale 0.125, halves away from zero
         assert outputs(tmp_path / "out", np.array([[5, 8]], np.int8)).tolist() == [[-1, 17, 25]]
-        damaged = written(tmp_path / "damaged.json", '{"network": 1, "input": 3}')
+        damaged = new_file(tmp_path / "damaged.json", '{"network": 1, "input": 3}')
         error = report("inspect", damaged, "--dialect", dialects.JSON_NETWORK, status=1)["error"]
         assert error["code"] == "malformed_model"
         assert "the importer of network failed" in error["message"]
@@ -116,7 +116,7 @@ class TestExamples:
 
 class TestCommands:
     def test_a_float_network_is_quantized(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.onnx", dialects.float_network())
+        model = new_file(tmp_path / "model.onnx", dialects.float_network())
         np.save(tmp_path / "data.npy", np.random.default_rng(3).normal(0, 1, (32, 16)).astype(np.float32))
         made = tmp_path / "quantized.onnx"
         given = ("--data", tmp_path / "data.npy", "--output", made)
@@ -129,8 +129,8 @@ class TestCommands:
         np.testing.assert_allclose(outputs(tmp_path / "out", x), expected, rtol=1e-5)  # sums of float32
 
     def test_a_simulated_form_replaces_a_subgraph_before_quantization(self, tmp_path: Path) -> None:
-        file = written(tmp_path / "curves.py", dialects.QUICK_GELU)
-        model = written(tmp_path / "model.onnx", dialects.float_network("quick"))
+        file = new_file(tmp_path / "curves.py", dialects.QUICK_GELU)
+        model = new_file(tmp_path / "model.onnx", dialects.float_network("quick"))
         np.save(tmp_path / "data.npy", np.random.default_rng(3).normal(0, 1, (32, 16)).astype(np.float32))
         made, x = tmp_path / "quantized.onnx", np.load(tmp_path / "data.npy")[:1]
         run("quantize", model, "--data", tmp_path / "data.npy", "--output", made, "--dialect", file)
@@ -145,7 +145,7 @@ class TestCommands:
 
     def test_a_wrong_proof_is_a_failure(self, tmp_path: Path) -> None:
         """The check refuses every type, so nothing is compared."""
-        file = written(
+        file = new_file(
             tmp_path / "never.py",
             "from octet import qnn\n"
             "def check(in_type, out_type):\n    raise ValueError('never')\n"
@@ -158,8 +158,8 @@ class TestCommands:
 
 class TestFaults:
     def test_the_error_of_a_file_names_its_line(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.onnx", dialects.onnx_softsign())
-        file = written(tmp_path / "broken.py", "from octet import qnn\n\nqnn.Dialect('broken').real(onnx=1 / 0)\n")
+        model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
+        file = new_file(tmp_path / "broken.py", "from octet import qnn\n\nqnn.Dialect('broken').real(onnx=1 / 0)\n")
         error = report("compile", model, "--dialect", file, "--output", tmp_path / "out", status=1)["error"]
         assert error["message"] == "the dialect broken failed at broken.py:3: ZeroDivisionError: division by zero"
 
@@ -174,19 +174,19 @@ class TestFaults:
     )
     def test_a_formula_that_cannot_be_traced_is_refused(self, body: str, message: str, tmp_path: Path) -> None:
         text = f"import math\nfrom octet import qnn\n@qnn.Dialect('mine').real()\ndef curve(x):\n    {body}\n"
-        error = report("dialect", "show", written(tmp_path / "mine.py", text), status=1)["error"]
+        error = report("dialect", "show", new_file(tmp_path / "mine.py", text), status=1)["error"]
         assert message in error["message"]
         assert "mine.curve" in error["message"]
 
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        model = written(tmp_path / "model.onnx", dialects.onnx_softsign())
+        model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
         error = report("inspect", model, OCTET_DIALECTS=str(tmp_path / "gone.py"), status=1)["error"]
         assert error["code"] == "invalid_input"
         assert "gone.py is not a file" in error["message"]
 
     def test_a_changed_file_is_another_build(self, tmp_path: Path) -> None:
         """A cached artifact of the first formula would answer for the second one."""
-        model = written(tmp_path / "model.onnx", dialects.onnx_softsign())
+        model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
         file, text = tmp_path / "mine.py", dialects.SOFTSIGN.read_text()
         answers = []
         for number, formula in enumerate(("x / (1 + abs(x))", "x / (2 + abs(x))")):
@@ -207,7 +207,7 @@ def test_an_installed_package_is_a_dialect(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: curves\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[octet.operators]\ncurves = curves\n")
     (packages / "curves.py").write_text(dialects.SOFTSIGN.read_text())
-    model = written(tmp_path / "model.tflite", dialects.tflite_softsign())
+    model = new_file(tmp_path / "model.tflite", dialects.tflite_softsign())
 
     def inspect(name: str) -> subprocess.CompletedProcess[str]:
         command = [str(tmp_path / "venv" / "bin" / "python"), "-m", "service.cli", "inspect", str(model), "--graph"]

@@ -44,10 +44,10 @@ class Proof:
     """The result of one form of an operator on one target.
 
     Attributes:
-        form: what was compiled.
+        form: the compiled form, such as `int8 table, every input`.
         compared: the number of compared values.
         different: how many of them differ from the oracle's.
-        refusal: why the form does not exist, or what the build reported.
+        refusal: the reason why nothing was compared, or the report of the build; "" if the form was compared.
     """
 
     operator: str

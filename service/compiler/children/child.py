@@ -68,8 +68,6 @@ ROLES: Mapping[str, str] = {
 }
 # The roles that may run PyTorch as a reference runtime.
 _TORCH_ROLES = ("reference", "evaluate_reference")
-
-
 _COMPILING = frozenset({*FORKED, "dialects", "padding", "quantize"})  # the roles that need the dialects
 
 

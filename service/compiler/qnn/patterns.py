@@ -30,7 +30,7 @@ class Pattern:
 
     Attributes:
         name: the name with the dialect: `mine.fused`.
-        pattern: what is matched.
+        pattern: the subgraph that is matched.
         rewrite: builds the replacement.
         changes_values: true if the replacement computes other values than the subgraph. It is then part of the import,
             so that the oracle computes it too. Otherwise it is a pass, and the check of every build compares the

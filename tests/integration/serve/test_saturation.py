@@ -1,4 +1,4 @@
-"""A server counts the values that sampled requests cause, behind the responses, with real processes."""
+"""A server counts the values that sampled requests cause, after it has answered them, with real processes."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from service.cli.options import (
     SaveOption,
     StdOption,
     TargetOption,
+    ThreadsOption,
     TuneOption,
     UnsandboxedOption,
     load_checked,
@@ -123,9 +124,7 @@ def run(
     layout: LayoutOption = None,
     save: SaveOption = None,
     raw: RawOption = False,
-    threads: Annotated[
-        int, typer.Option("--threads", min=0, help="Threads to compute with; 0: all cores that this process may use.")
-    ] = 0,
+    threads: ThreadsOption = 0,
     unsandboxed: UnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:

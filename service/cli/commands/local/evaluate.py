@@ -18,6 +18,7 @@ from service.cli.commands.remote.evaluate_on_server import evaluate_on_server
 from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import (
     ArtifactOption,
+    ClassesOfInputsOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
@@ -27,6 +28,7 @@ from service.cli.options import (
     ResizeOption,
     ServerOption,
     StdOption,
+    ThreadsOption,
     UnsandboxedOption,
     load_checked,
     metadata_from,
@@ -75,15 +77,7 @@ def evaluate(
             exists=True,
         ),
     ],
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels",
-            help="A CSV file with the correct classes: rows of file,class for pictures, or of class alone for arrays.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    labels: ClassesOfInputsOption = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -148,9 +142,7 @@ def evaluate(
     std: StdOption = "",
     resize: ResizeOption = None,
     layout: LayoutOption = None,
-    threads: Annotated[
-        int, typer.Option("--threads", min=0, help="Threads to compute with; 0: all cores that this process may use.")
-    ] = 0,
+    threads: ThreadsOption = 0,
     unsandboxed: UnsandboxedOption = False,
     server: ServerOption = None,
     key: KeyOption = None,

@@ -12,6 +12,7 @@ import typer
 
 from service.cli.commands.local.quantization_report import show
 from service.cli.options import (
+    ClassesOfInputsOption,
     DialectOption,
     InputShapeOption,
     JsonOption,
@@ -183,15 +184,7 @@ def quantize(
             "shows them. FILE is the float model from which the newest version was quantized.",
         ),
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels",
-            help="A CSV file with the correct classes: rows of file,class for pictures, or of class alone for arrays.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    labels: ClassesOfInputsOption = None,
     samples: Annotated[
         int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most this many inputs.")
     ] = 256,

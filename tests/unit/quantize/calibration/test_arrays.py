@@ -13,7 +13,7 @@ from service.core.errors import InvalidInput
 from service.quantize.calibration.arrays import write_inputs
 
 
-def written(inputs: Iterable[Any], folder: Path, most: int = 100) -> dict[str, np.ndarray[Any, Any]]:
+def stored_arrays(inputs: Iterable[Any], folder: Path, most: int = 100) -> dict[str, np.ndarray[Any, Any]]:
     write_inputs(inputs, folder / "inputs", most)
     assert [path.name for path in folder.iterdir()] == ["inputs"]  # the files for single arrays are deleted
     with np.load(folder / "inputs", allow_pickle=False) as archive:
@@ -22,12 +22,12 @@ def written(inputs: Iterable[Any], folder: Path, most: int = 100) -> dict[str, n
 
 def test_arrays_are_stacked(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(1000, 3, 5)).astype(np.float32)
-    np.testing.assert_array_equal(written(rows, tmp_path, 2000)["input"], rows)
+    np.testing.assert_array_equal(stored_arrays(rows, tmp_path, 2000)["input"], rows)
 
 
 def test_each_name_has_an_array(tmp_path: Path) -> None:
     inputs = [{"ids": np.array([n, 2]), "/net/a:0": np.float32(n)} for n in range(3)]
-    arrays = written(inputs, tmp_path)
+    arrays = stored_arrays(inputs, tmp_path)
     assert arrays["ids"].tolist() == [[0, 2], [1, 2], [2, 2]]
     assert arrays["/net/a:0"].tolist() == [0, 1, 2]
     assert arrays["ids"].dtype == np.int64
@@ -35,12 +35,12 @@ def test_each_name_has_an_array(tmp_path: Path) -> None:
 
 def test_columns_and_foreign_byte_orders_are_kept(tmp_path: Path) -> None:
     row = np.asfortranarray(np.arange(6).reshape(2, 3).astype(">i4"))
-    np.testing.assert_array_equal(written([row, row], tmp_path)["input"], [row, row])
+    np.testing.assert_array_equal(stored_arrays([row, row], tmp_path)["input"], [row, row])
 
 
 def test_only_the_first_inputs_are_read(tmp_path: Path) -> None:
     numbers = iter(np.arange(10))
-    assert written(numbers, tmp_path, 4)["input"].tolist() == [0, 1, 2, 3]
+    assert stored_arrays(numbers, tmp_path, 4)["input"].tolist() == [0, 1, 2, 3]
     assert next(numbers) == 4
 
 

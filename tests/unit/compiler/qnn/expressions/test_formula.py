@@ -146,7 +146,7 @@ def test_a_value_of_another_formula_is_refused() -> None:
 
 
 def test_a_long_formula_is_one_that_grows_without_variables() -> None:
-    def grown(steps: int) -> Expression:
+    def squared_sums(steps: int) -> Expression:
         def formula(x: f.Scalar) -> f.Scalar:
             for _ in range(steps):
                 x = x * x + x
@@ -154,5 +154,5 @@ def test_a_long_formula_is_one_that_grows_without_variables() -> None:
 
         return trace(formula, ["float32"], result="float32")
 
-    assert [grown(steps).is_long for steps in (1, 3, 12)] == [False, False, True]
+    assert [squared_sums(steps).is_long for steps in (1, 3, 12)] == [False, False, True]
     assert not trace(lambda x: f.tanh(f.tanh(x)) + f.erf(x), ["float32"], result="float32").is_long
