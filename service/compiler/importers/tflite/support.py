@@ -9,7 +9,8 @@ from typing import NoReturn
 from service.compiler.importers.builder.module import unsupported_operators
 from service.compiler.importers.names import join_names
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
-from service.compiler.importers.tflite.operators import RULES, STORAGES, Rule
+from service.compiler.importers.tflite.operators import RULES
+from service.compiler.importers.tflite.operators.rule import STORAGES, Rule
 from service.core.errors import DynamicRange, MalformedModel, Unsupported
 
 _CONVERT = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tvm import relax
 
@@ -33,123 +33,53 @@ from service.compiler.importers.tflite.operators import (
     transposed,
     unary,
 )
+from service.compiler.importers.tflite.operators.rule import (
+    ANY,
+    ANY_NUMBER,
+    BOOL,
+    FLOAT,
+    INT8,
+    INTEGERS,
+    NUMBERS,
+    STORAGES,
+    UNSCALED,
+    WIDE,
+    Rule,
+    moving,
+    wide,
+)
 from service.compiler.qnn import ops
 
-STORAGES = frozenset({"int8", "uint8"})
-WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
-_INT8 = frozenset({"int8"})  # the types of operators for which LiteRT has no uint8 kernel
-# The types of operators that only copy elements or do not compute with real values.
-ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
-_INTEGERS = frozenset({"int32", "int64"})
-_UNSCALED = STORAGES | _INTEGERS
-_NUMBERS = WIDE | _INTEGERS
 _DIVIDED = frozenset({"uint8", "int32"})
 _WHOLE = frozenset({"int8", "int16", "int32"})
 _FLOORED = _WHOLE | {"float32"}
 _ORDERED = STORAGES | {"int32", "float32"}
-_BOOL = frozenset({"bool"})
-_FLOAT = frozenset({"float32"})
 _DENSE = frozenset({"float16", "float32", "int8"})
-_ANY_NUMBER = 1 << 16
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The conversion rule of one builtin operator.
-
-    Attributes:
-        convert: emits the operator's calls. Returns its output, or a list if there are several.
-        arity: smallest and largest number of inputs.
-        outputs: largest number of outputs.
-        real: converts the operator for float32 activations. None if float32 activations are not supported, or if
-            `convert` supports them too.
-        hybrid: converts the operator for float32 activations and int8 weights.
-        sparse: true if the operator can read sparse constants.
-        skips_empty: true if the operator's activations may be empty.
-        activations: how many inputs from `first` on are activations; None means all of them. The dtype of these inputs
-            must be one of `reads`.
-        reads, writes: dtypes that the activations and the output may have.
-    """
-
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]]
-    arity: tuple[int, int]
-    activations: int | None = 1
-    first: int = 0
-    reads: frozenset[str] = STORAGES
-    writes: frozenset[str] = STORAGES
-    outputs: int = 1
-    real: Callable[[Node], relax.Expr] | None = None
-    hybrid: Callable[[Node], relax.Expr] | None = None
-    sparse: bool = False
-    skips_empty: bool = False
-
-    def reads_dtype(self, dtype: str) -> bool:
-        return dtype in self.reads or (dtype == "float32" and self.real is not None)
-
-    def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
-        """Returns the converter for inputs of `dtypes`. The dtype of the first activation decides whether the operator
-        computes with real values.
-        """
-        activations = self.activations_of(tuple(range(len(dtypes))))
-        is_real = bool(activations) and dtypes[activations[0]] == "float32"
-        if is_real and self.hybrid is not None and dtypes[1] == "int8":
-            return self.hybrid
-        return self.real if is_real and self.real is not None else self.convert
-
-    def writes_dtype(self, dtype: str) -> bool:
-        return dtype in self.writes or (dtype == "float32" and self.real is not None)
-
-    def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns those inputs of an operator that are activations."""
-        return inputs[self.first : None if self.activations is None else self.first + self.activations]
-
-
-def _moving(
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
-    arity: tuple[int, int],
-    activations: int | None = 1,
-    first: int = 0,
-    outputs: int = 1,
-) -> Rule:
-    """Returns the rule of an operator that moves elements of any dtype."""
-    return Rule(convert, arity, activations, first, ANY, ANY, outputs)
-
-
-def _wide(
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
-    arity: tuple[int, int],
-    activations: int | None = 1,
-    first: int = 0,
-) -> Rule:
-    """Returns the rule of an operator that also has a kernel for 16-bit activations."""
-    return Rule(convert, arity, activations, first, WIDE, WIDE)
 
 
 def _real(make: Callable[[relax.Expr], relax.Call]) -> Rule:
     """Returns the rule of an operator that is defined only on float32 and rounds at most once."""
-    return Rule(real.plain(make), (1, 1), reads=_FLOAT, writes=_FLOAT)
+    return Rule(real.plain(make), (1, 1), reads=FLOAT, writes=FLOAT)
 
 
 def _relation(name: str) -> Rule:
-    return Rule(comparison.comparison(name), (2, 2), activations=2, reads=_UNSCALED, writes=_BOOL)
+    return Rule(comparison.comparison(name), (2, 2), activations=2, reads=UNSCALED, writes=BOOL)
 
 
 RULES: dict[str, Rule] = {
-    "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
-    "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
-    "ARG_MAX": Rule(reduction.place(relax.op.argmax), (2, 2), reads=_ORDERED, writes=_INTEGERS),
-    "ARG_MIN": Rule(reduction.place(relax.op.argmin), (2, 2), reads=_ORDERED, writes=_INTEGERS),
-    "AVERAGE_POOL_2D": _wide(pooling.pool(is_max=False), (1, 1)),
-    "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=_INT8, writes=_INT8),
-    "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
-    "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
+    "ABS": Rule(unary.function("abs"), (1, 1), reads=INT8, writes=INT8),
+    "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
+    "ARG_MAX": Rule(reduction.place(relax.op.argmax), (2, 2), reads=_ORDERED, writes=INTEGERS),
+    "ARG_MIN": Rule(reduction.place(relax.op.argmin), (2, 2), reads=_ORDERED, writes=INTEGERS),
+    "AVERAGE_POOL_2D": wide(pooling.pool(is_max=False), (1, 1)),
+    "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=INT8, writes=INT8),
+    "BATCH_TO_SPACE_ND": moving(padding.batch_to_space, (3, 3)),
+    "BROADCAST_TO": moving(selection.broadcast_to, (2, 2)),
     "CAST": Rule(casts.cast, (1, 1), reads=ANY, writes=ANY),
     "CEIL": _real(relax.op.ceil),
-    "CONCATENATION": replace(_moving(joining.concatenation, (1, _ANY_NUMBER), activations=None), skips_empty=True),
-    "CONV_2D": _wide(convolution.convolution(depthwise=False), (2, 3)),
-    "CUSTOM(Convolution2DTransposeBias)": Rule(
-        transposed.transpose_conv_with_bias, (3, 3), reads=_FLOAT, writes=_FLOAT
-    ),
+    "CONCATENATION": replace(moving(joining.concatenation, (1, ANY_NUMBER), activations=None), skips_empty=True),
+    "CONV_2D": wide(convolution.convolution(depthwise=False), (2, 3)),
+    "CUSTOM(Convolution2DTransposeBias)": Rule(transposed.transpose_conv_with_bias, (3, 3), reads=FLOAT, writes=FLOAT),
     "CUSTOM(TFLite_Detection_PostProcess)": Rule(
         detection.detection_postprocess,
         (3, 3),
@@ -159,83 +89,83 @@ RULES: dict[str, Rule] = {
         outputs=4,
     ),
     "DENSIFY": Rule(conversion.densify, (1, 1), reads=_DENSE, writes=_DENSE, sparse=True),
-    "DEPTHWISE_CONV_2D": _wide(convolution.convolution(depthwise=True), (2, 3)),
-    "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
+    "DEPTHWISE_CONV_2D": wide(convolution.convolution(depthwise=True), (2, 3)),
+    "DEPTH_TO_SPACE": moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE | {"float16"}, writes=frozenset({"float32"})),
     "DIV": Rule(division.div, (2, 2), activations=2, reads=_DIVIDED, writes=_DIVIDED),
-    "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
+    "ELU": Rule(unary.function("elu"), (1, 1), reads=INT8, writes=INT8),
     "EQUAL": _relation("equal"),
-    "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
-    "EXPAND_DIMS": _moving(shape.expand_dims, (2, 2)),
+    "EXP": Rule(unary.function("exp"), (1, 1), reads=INT8, writes=INT8),
+    "EXPAND_DIMS": moving(shape.expand_dims, (2, 2)),
     "FLOOR": _real(relax.op.floor),
     "FLOOR_DIV": Rule(division.floor_div, (2, 2), activations=2, reads=_FLOORED, writes=_FLOORED),
     "FLOOR_MOD": Rule(division.floor_mod, (2, 2), activations=2, reads=_WHOLE, writes=_WHOLE),
-    "FULLY_CONNECTED": _wide(fully_connected.fully_connected, (2, 3)),
-    "GATHER": _moving(selection.gather, (2, 2)),
-    "GATHER_ND": _moving(selection.gather_nd, (2, 2)),
+    "FULLY_CONNECTED": wide(fully_connected.fully_connected, (2, 3)),
+    "GATHER": moving(selection.gather, (2, 2)),
+    "GATHER_ND": moving(selection.gather_nd, (2, 2)),
     "GELU": Rule(unary.gelu, (1, 1)),
     "GREATER": _relation("greater"),
     "GREATER_EQUAL": _relation("greater_equal"),
     "HARD_SWISH": Rule(unary.function("hard_swish"), (1, 1)),
     "L2_NORMALIZATION": Rule(reduction.l2_normalization, (1, 1)),
-    "LEAKY_RELU": _wide(unary.leaky_relu, (1, 1)),
+    "LEAKY_RELU": wide(unary.leaky_relu, (1, 1)),
     "LESS": _relation("less"),
     "LESS_EQUAL": _relation("less_equal"),
-    "LOG": Rule(unary.function("log"), (1, 1), reads=_INT8, writes=_INT8),
-    "LOGICAL_AND": Rule(real.plain(relax.op.logical_and), (2, 2), activations=2, reads=_BOOL, writes=_BOOL),
-    "LOGICAL_NOT": Rule(real.plain(relax.op.logical_not), (1, 1), reads=_BOOL, writes=_BOOL),
-    "LOGICAL_OR": Rule(real.plain(relax.op.logical_or), (2, 2), activations=2, reads=_BOOL, writes=_BOOL),
-    "LOGISTIC": _wide(unary.squashing("logistic"), (1, 1)),
-    "MAXIMUM": Rule(elementwise.extreme(relax.op.maximum), (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
-    "MAX_POOL_2D": _wide(pooling.pool(is_max=True), (1, 1)),
-    "MEAN": _wide(reduction.rescaled(ops.mean), (2, 2)),
-    "MINIMUM": Rule(elementwise.extreme(relax.op.minimum), (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
-    "MIRROR_PAD": _moving(padding.mirror_pad, (2, 2)),
-    "MUL": Rule(elementwise.mul, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
-    "NEG": Rule(real.plain(relax.op.negative), (1, 1), reads=_INTEGERS, writes=_INTEGERS),
+    "LOG": Rule(unary.function("log"), (1, 1), reads=INT8, writes=INT8),
+    "LOGICAL_AND": Rule(real.plain(relax.op.logical_and), (2, 2), activations=2, reads=BOOL, writes=BOOL),
+    "LOGICAL_NOT": Rule(real.plain(relax.op.logical_not), (1, 1), reads=BOOL, writes=BOOL),
+    "LOGICAL_OR": Rule(real.plain(relax.op.logical_or), (2, 2), activations=2, reads=BOOL, writes=BOOL),
+    "LOGISTIC": wide(unary.squashing("logistic"), (1, 1)),
+    "MAXIMUM": Rule(elementwise.extreme(relax.op.maximum), (2, 2), activations=2, reads=UNSCALED, writes=UNSCALED),
+    "MAX_POOL_2D": wide(pooling.pool(is_max=True), (1, 1)),
+    "MEAN": wide(reduction.rescaled(ops.mean), (2, 2)),
+    "MINIMUM": Rule(elementwise.extreme(relax.op.minimum), (2, 2), activations=2, reads=UNSCALED, writes=UNSCALED),
+    "MIRROR_PAD": moving(padding.mirror_pad, (2, 2)),
+    "MUL": Rule(elementwise.mul, (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
+    "NEG": Rule(real.plain(relax.op.negative), (1, 1), reads=INTEGERS, writes=INTEGERS),
     "NOT_EQUAL": _relation("not_equal"),
-    "PACK": _moving(joining.pack, (1, _ANY_NUMBER), activations=None),
-    "PAD": _moving(padding.pad, (2, 2)),
-    "PADV2": _moving(padding.pad_v2, (3, 3)),
+    "PACK": moving(joining.pack, (1, ANY_NUMBER), activations=None),
+    "PAD": moving(padding.pad, (2, 2)),
+    "PADV2": moving(padding.pad_v2, (3, 3)),
     "PRELU": Rule(elementwise.of_one_storage(ops.prelu), (2, 2), activations=2),
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"float32"}, writes=WIDE),
-    "REDUCE_MAX": Rule(reduction.extreme(relax.op.max), (2, 2), reads=_UNSCALED, writes=_UNSCALED),
-    "REDUCE_MIN": Rule(reduction.extreme(relax.op.min), (2, 2), reads=_UNSCALED, writes=_UNSCALED),
-    "REDUCE_PROD": Rule(reduction.extreme(relax.op.prod), (2, 2), reads=_INTEGERS, writes=_INTEGERS),
-    "RELU": _wide(unary.clamp, (1, 1)),
-    "RELU6": _wide(unary.clamp, (1, 1)),
+    "REDUCE_MAX": Rule(reduction.extreme(relax.op.max), (2, 2), reads=UNSCALED, writes=UNSCALED),
+    "REDUCE_MIN": Rule(reduction.extreme(relax.op.min), (2, 2), reads=UNSCALED, writes=UNSCALED),
+    "REDUCE_PROD": Rule(reduction.extreme(relax.op.prod), (2, 2), reads=INTEGERS, writes=INTEGERS),
+    "RELU": wide(unary.clamp, (1, 1)),
+    "RELU6": wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
     "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
-    "RESHAPE": _moving(shape.reshape, (1, 2)),
+    "RESHAPE": moving(shape.reshape, (1, 2)),
     "RESIZE_BILINEAR": Rule(resizing.resize_bilinear, (2, 2)),
-    "RESIZE_NEAREST_NEIGHBOR": _moving(selection.resize_nearest, (2, 2)),
-    "REVERSE_V2": _moving(selection.reverse, (2, 2)),
+    "RESIZE_NEAREST_NEIGHBOR": moving(selection.resize_nearest, (2, 2)),
+    "REVERSE_V2": moving(selection.reverse, (2, 2)),
     "ROUND": _real(relax.op.round),
-    "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
-    "SELECT": _moving(comparison.select, (3, 3), activations=2, first=1),
-    "SELECT_V2": _moving(comparison.select_v2, (3, 3), activations=2, first=1),
-    "SHAPE": _moving(shape.shape, (1, 1)),
-    "SLICE": _moving(selection.slice_, (3, 3)),
-    "SOFTMAX": _wide(softmax.softmax, (1, 1)),
-    "SPACE_TO_BATCH_ND": _moving(padding.space_to_batch, (3, 3)),
-    "SPACE_TO_DEPTH": _moving(shape.space_to_depth, (1, 1)),
-    "SPLIT": _moving(joining.split, (2, 2), first=1, outputs=_ANY_NUMBER),
-    "SPLIT_V": _moving(joining.split_v, (3, 3), outputs=_ANY_NUMBER),
-    "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=_INT8, writes=_INT8),
+    "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=INT8, writes=INT8),
+    "SELECT": moving(comparison.select, (3, 3), activations=2, first=1),
+    "SELECT_V2": moving(comparison.select_v2, (3, 3), activations=2, first=1),
+    "SHAPE": moving(shape.shape, (1, 1)),
+    "SLICE": moving(selection.slice_, (3, 3)),
+    "SOFTMAX": wide(softmax.softmax, (1, 1)),
+    "SPACE_TO_BATCH_ND": moving(padding.space_to_batch, (3, 3)),
+    "SPACE_TO_DEPTH": moving(shape.space_to_depth, (1, 1)),
+    "SPLIT": moving(joining.split, (2, 2), first=1, outputs=ANY_NUMBER),
+    "SPLIT_V": moving(joining.split_v, (3, 3), outputs=ANY_NUMBER),
+    "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=INT8, writes=INT8),
     "SQUARED_DIFFERENCE": Rule(
-        elementwise.of_one_storage(ops.squared_difference), (2, 2), activations=2, reads=_INT8, writes=_INT8
+        elementwise.of_one_storage(ops.squared_difference), (2, 2), activations=2, reads=INT8, writes=INT8
     ),
-    "SQUEEZE": _moving(shape.squeeze, (1, 1)),
-    "STRIDED_SLICE": _moving(selection.strided_slice, (4, 4)),
-    "SUB": Rule(elementwise.sub, (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
+    "SQUEEZE": moving(shape.squeeze, (1, 1)),
+    "STRIDED_SLICE": moving(selection.strided_slice, (4, 4)),
+    "SUB": Rule(elementwise.sub, (2, 2), activations=2, reads=UNSCALED, writes=UNSCALED),
     "SUM": Rule(reduction.rescaled(ops.sum_), (2, 2)),
-    "SVDF": Rule(recurrent.svdf, (5, 5), reads=_INT8, writes=_INT8),
-    "TANH": _wide(unary.squashing("tanh"), (1, 1)),
-    "TILE": _moving(selection.tile, (2, 2)),
-    "TRANSPOSE": _moving(shape.transpose, (2, 2)),
-    "TRANSPOSE_CONV": _wide(transposed.transpose_conv, (3, 4), first=2),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Rule(recurrent.lstm, (20, 24), reads=_INT8, writes=_INT8),
-    "UNPACK": _moving(joining.unpack, (1, 1), outputs=_ANY_NUMBER),
+    "SVDF": Rule(recurrent.svdf, (5, 5), reads=INT8, writes=INT8),
+    "TANH": wide(unary.squashing("tanh"), (1, 1)),
+    "TILE": moving(selection.tile, (2, 2)),
+    "TRANSPOSE": moving(shape.transpose, (2, 2)),
+    "TRANSPOSE_CONV": wide(transposed.transpose_conv, (3, 4), first=2),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Rule(recurrent.lstm, (20, 24), reads=INT8, writes=INT8),
+    "UNPACK": moving(joining.unpack, (1, 1), outputs=ANY_NUMBER),
 }
 
 _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
