@@ -13,6 +13,7 @@ from service.compiler.importers.onnx import operators as onnx_operators
 from service.compiler.importers.tflite import node as tflite
 from service.compiler.importers.tflite import operators as tflite_operators
 from service.compiler.importers.tflite.operators.detection import custom_options
+from service.compiler.importers.tflite.operators.rule import Rule
 from service.compiler.importers.torch import node as torch
 from service.compiler.importers.torch import operators as torch_operators
 from service.compiler.importers.torch.operators import real as torch_real
@@ -37,7 +38,7 @@ def add_tflite(name: str, convert: Callable[[tflite.Node], Any], arity: tuple[in
         real: true if the operator takes float32 values as well as stored ones.
     """
     dtypes = _STORED | _FLOAT if real else _STORED
-    rule = tflite_operators.Rule(convert, arity, activations=None, reads=dtypes, writes=dtypes)
+    rule = Rule(convert, arity, activations=None, reads=dtypes, writes=dtypes)
     tflite_operators.RULES[name] = rule
 
 
