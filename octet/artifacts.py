@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from octet._work import Stages, TemporaryFolder
 from octet.models import Model, load_from
+from service.core.builds.dialects import added
 from service.core.builds.options import parse_open_shapes, with_acceptance, with_sizes
 from service.core.settings import load_settings
 from service.core.verification.agreement import is_different
@@ -22,6 +23,7 @@ def compile(
     batch: int = 1,
     input_shape: str = "",
     accept_differences: bool = False,
+    dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
     on_stage: Callable[[str], None] | None = None,
 ) -> Artifact:
@@ -37,11 +39,15 @@ def compile(
         input_shape: the shapes of inputs whose shapes the file leaves open, as `octet compile --input-shape` takes
             them: `x=1,3,224,224`, or `1x[16,32,64]` for several sizes.
         accept_differences: true to return a model whose outputs differ from those of the reference runtime.
+        dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
+            `OCTET_DIALECTS` (docs/how-to/dialects.md). Their code runs, so name only files that you trust. What other
+            threads compile meanwhile is compiled with them too.
         sandboxed: false to compile even if this kernel cannot isolate the compiler's processes. Do so only with files
             that you trust.
         on_stage: called with the name of each stage of the build when it begins.
 
     Raises:
+        InvalidInput: an option is malformed, or a dialect cannot be found or failed.
         UnsupportedFormat, UnsupportedOperator: Octet does not compile the file; the error names the operators.
         MalformedModel: the file is damaged.
         FileNotFoundError: the file does not exist.
@@ -55,7 +61,7 @@ def compile(
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
     shapes = parse_open_shapes(input_shape)
     progress = Stages(on_stage)
-    with upload_of(Path(source)) as upload:
+    with added(dialects), upload_of(Path(source)) as upload:
         built = [
             compile_to(upload, path, target, numerics, with_acceptance(options, accept_differences), settings, progress)
             for options in with_sizes([batch], shapes)

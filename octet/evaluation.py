@@ -9,6 +9,7 @@ from typing import Any
 
 from octet._work import Stages
 from octet.artifacts import Artifact
+from service.core.builds.dialects import added
 from service.core.builds.options import parse_open_shapes
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
@@ -76,6 +77,7 @@ def evaluate(
     layout: str | None = None,
     threads: int = 0,
     attach: bool = False,
+    dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
@@ -101,6 +103,9 @@ def evaluate(
         threads: the most threads that compute a call; 0 for one on each core that this process may use.
         attach: true to attach the score to the artifact, in place of an earlier one. `octet push` sends it to a server,
             and `Client.promote` can require it.
+        dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
+            `OCTET_DIALECTS` (docs/how-to/dialects.md). Their code runs, so name only files that you trust. What other
+            threads compile meanwhile is compiled with them too.
         sandboxed: false to continue even if this kernel cannot isolate the processes that read the files. Do so only
             with files that you trust.
         on_progress: called with the stage of the build or the name of a runtime, and the share of it that is done.
@@ -126,20 +131,21 @@ def evaluate(
         threads,
     )
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
-    found, document = evaluate_here(
-        request,
-        data,
-        labels,
-        settings,
-        Stages(lambda stage: tick(stage, 0.0)),
-        tick,
-        metadata=ModelMetadata.from_json({"mean": mean, "std": std, "resize": resize, "layout": layout}),
-        classes=classes,
-        samples=samples,
-        scorer=None if score is None else Scorer(score, combine, identity=getattr(score, "__qualname__", "score")),
-        page=None if report is None else Path(report),
-        attaches=attach,
-    )
+    with added(dialects):
+        found, document = evaluate_here(
+            request,
+            data,
+            labels,
+            settings,
+            Stages(lambda stage: tick(stage, 0.0)),
+            tick,
+            metadata=ModelMetadata.from_json({"mean": mean, "std": std, "resize": resize, "layout": layout}),
+            classes=classes,
+            samples=samples,
+            scorer=None if score is None else Scorer(score, combine, identity=getattr(score, "__qualname__", "score")),
+            page=None if report is None else Path(report),
+            attaches=attach,
+        )
     return Evaluation(
         str(found.subject.artifact),
         found.inputs,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from octet._work import Stages, TemporaryFolder
+from service.core.builds.dialects import added
 from service.core.builds.quantization import (
     LatencyBudget,
     Method,
@@ -48,6 +49,7 @@ def quantize(
     resize: str | None = None,
     layout: str | None = None,
     input_shape: str = "",
+    dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
     on_stage: Callable[[str], None] | None = None,
 ) -> Quantized:
@@ -84,6 +86,9 @@ def quantize(
         block: the number of such weights that share a scale.
         mean, std, resize, layout: how pictures become inputs, as in `octet quantize`. By default as the file defines.
         input_shape: the shapes of inputs whose shapes the file leaves open, as in `octet.compile`.
+        dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
+            `OCTET_DIALECTS` (docs/how-to/dialects.md). Their code runs, so name only files that you trust. What other
+            threads compile meanwhile is compiled with them too.
         sandboxed: false to continue even if this kernel cannot isolate the compiler's processes. Do so only with files
             that you trust.
         on_stage: called with the name of each stage when it begins: `calibrate`, `rank`, `measure`.
@@ -122,9 +127,10 @@ def quantize(
     path = folder.path / f"{Path(source).stem}{options.suffix}" if folder is not None else Path(output or "")
     settings = load_settings({"allow_unsandboxed": not sandboxed or None, "build_nice": 0})
     progress = Stages(on_stage)
-    report = quantize_to(
-        Path(source), path, options, settings, progress, data=data, labels=labels, input_shape=input_shape
-    )
+    with added(dialects):
+        report = quantize_to(
+            Path(source), path, options, settings, progress, data=data, labels=labels, input_shape=input_shape
+        )
     return Quantized(path, report, folder)
 
 

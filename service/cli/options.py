@@ -192,7 +192,7 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
 def configure_dialects(files: list[Path] | None) -> None:
     """Adds dialects to those that are configured. Raises `InvalidInput`."""
     if files:
-        dialects.configure([*(each.name if each.file is None else each.file for each in dialects.configured()), *files])
+        dialects.add(files)
 
 
 def is_reference(given: str) -> bool:

@@ -52,6 +52,14 @@ def softsign(stored: Array) -> Array:
 
 
 class TestExamples:
+    def test_python_takes_dialects_for_one_call(self, tmp_path: Path) -> None:
+        model = new_file(tmp_path / "model.tflite", dialects.tflite_softsign())
+        made = octet.compile(model, dialects=[dialects.SOFTSIGN])
+        assert np.asarray(made.load()(EVERY_INT8)).tolist() == softsign(EVERY_INT8).tolist()
+        with pytest.raises(octet.errors.UnsupportedOperator) as refused:
+            octet.compile(model)
+        assert refused.value.op == "CUSTOM(FlexSoftsign) #0"
+
     def test_softsign_of_onnx_equals_onnx_runtime(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
         run("compile", model, "--dialect", dialects.SOFTSIGN, "--output", tmp_path / "out")  # 0: the outputs are equal

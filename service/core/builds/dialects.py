@@ -7,7 +7,9 @@ environment variable, because every process of a build reads it.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -19,6 +21,8 @@ from service.core.errors import InvalidInput
 VARIABLE = "OCTET_DIALECTS"
 # An entry point in one of these groups is a module that defines a dialect, or a function that does when it is called.
 GROUPS = ("octet.operators", "octet.patterns", "octet.passes", "octet.importers")
+
+_changing = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,33 @@ def configure(sources: Sequence[str | Path]) -> None:
     if any(os.pathsep in name for name in names):
         raise InvalidInput(f"the path of a dialect cannot contain {os.pathsep!r}")
     os.environ[VARIABLE] = os.pathsep.join(names)
+
+
+def add(sources: Sequence[str | Path]) -> None:
+    """Adds dialects to those of this process. Raises `InvalidInput` if one of those does not exist."""
+    configure([*(each.name if each.file is None else each.file for each in configured()), *sources])
+
+
+@contextmanager
+def added(sources: Sequence[str | Path]) -> Iterator[None]:
+    """Adds dialects for the duration of a `with` block. Blocks of several threads wait for one another.
+
+    The setting belongs to the whole process, so what other threads compile meanwhile is compiled with the dialects too.
+
+    Raises:
+        InvalidInput: a dialect cannot be found.
+    """
+    if not sources:
+        yield
+        return
+    with _changing:
+        before = os.environ.get(VARIABLE, "")
+        try:
+            add(sources)
+            configured()
+            yield
+        finally:
+            os.environ[VARIABLE] = before
 
 
 def environment() -> dict[str, str]:

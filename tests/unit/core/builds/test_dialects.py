@@ -30,6 +30,17 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [each.name for each in dialects.configured()] == ["mine"]
 
 
+def test_a_block_adds_dialects_and_removes_them(tmp_path: Path) -> None:
+    first, second = file(tmp_path, "first.py"), file(tmp_path, "second.py")
+    dialects.configure([first])
+    with dialects.added([second]), dialects.added([]):
+        assert [each.name for each in dialects.configured()] == ["first", "second"]
+    assert [each.name for each in dialects.configured()] == ["first"]
+    with pytest.raises(InvalidInput, match=r"gone\.py is not a file"), dialects.added([tmp_path / "gone.py"]):
+        pass
+    assert [each.name for each in dialects.configured()] == ["first"]
+
+
 def test_the_digest_follows_the_content(tmp_path: Path) -> None:
     dialects.configure([file(tmp_path, "mine.py", "1")])
     first = dialects.digests()
