@@ -17,10 +17,8 @@ _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,
-    "com.microsoft.DynamicQuantizeLSTM": "leave the LSTM out of quantize_dynamic (nodes_to_exclude): "
-    "the float LSTM is compiled",
     "com.microsoft.GatherBlockQuantized": "export the embedding as Gather, of a table that is real or dequantized",
-    "com.microsoft.QAttention": "quantize the model before attention is fused: its MatMuls are compiled",
+    "com.microsoft.QMoE": "choose a model without a mixture of experts",
 }
 
 

@@ -11,6 +11,7 @@ of the module has the samples along its first axis, so each of several samples i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
@@ -19,7 +20,9 @@ from service.compiler.importers.channels_first import filters_channels_last, in_
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.matrix import of_rows, rows_of_columns
 from service.compiler.importers.onnx.operators.windows import Windows
+from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
+from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
@@ -38,28 +41,32 @@ def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
     return stored, scale, point
 
 
-def quantized_dynamically(node: Node, x: relax.Expr, dtype: str) -> tuple[relax.Var, relax.Var, relax.Var]:
+def quantized_dynamically(
+    node: Node, x: relax.Expr, dtype: str, *, together: bool = False
+) -> tuple[relax.Var, relax.Var, relax.Var]:
+    """Returns x as uint8, the scale and the zero point. `together` is true if x is always quantized as a whole: its
+    first axis is then never an axis of samples.
+    """
     if dtype != "float32":
         node.unsupported(f"quantizes {dtype}; only float32 can be compiled")
-    shape, emit = shape_of(x), node.emit
-    axes = list(range(1 if len(shape) > 1 and shape[0] == 1 else 0, len(shape)))  # the axes of one sample
-    zero, one = (relax.const(np.array(value, np.float32)) for value in (0, 1))
-    low = emit(relax.op.minimum(emit(relax.op.min(x, axis=axes, keepdims=True), "smallest"), zero), "low")
-    high = emit(relax.op.maximum(emit(relax.op.max(x, axis=axes, keepdims=True), "largest"), zero), "high")
-    width = emit(relax.op.subtract(high, low), "width")
-    steps = emit(relax.op.divide(width, relax.const(np.array(_STEPS, np.float32))), "step")
-    scale = emit(relax.op.where(emit(relax.op.equal(high, low), "empty"), one, steps), "scale")
-    position = emit(relax.op.subtract(zero, emit(relax.op.divide(low, scale), "ratio")), "place")
-    real_point = emit(relax.op.round(_between(node, position, 0.0, _STEPS)), "point")
-    ratio = emit(relax.op.divide(x, scale), "ratios")
-    moved = emit(relax.op.add(emit(relax.op.round(ratio), "rounded"), real_point), "moved")
-    stored = emit(relax.op.astype(_between(node, moved, 0.0, _STEPS), "uint8"))
-    return stored, scale, emit(relax.op.astype(real_point, "uint8"), "zero_point")
+    shape, inside = shape_of(x), Real(node.emit, x)
+    is_sample = not together and len(shape) > 1 and shape[0] == 1
+    axes = list(range(int(is_sample), len(shape)))  # the axes of one sample
+    low = inside.apply(relax.op.minimum, inside(relax.op.min(x, axis=axes, keepdims=True)), 0.0)
+    high = inside.apply(relax.op.maximum, inside(relax.op.max(x, axis=axes, keepdims=True)), 0.0)
+    steps = inside.apply(relax.op.divide, inside.apply(relax.op.subtract, high, low), _STEPS)
+    is_empty = inside(relax.op.equal(high, low))
+    scale = node.emit(inside.call(relax.op.where, is_empty, 1.0, steps), INSIDE if together else "scale")
+    position = inside.apply(relax.op.subtract, 0.0, inside.apply(relax.op.divide, low, scale))
+    real_point = inside(relax.op.round(_in_range(inside, position)))
+    ratio = inside(relax.op.round(inside.apply(relax.op.divide, x, scale)))
+    stored = node.emit(relax.op.astype(_in_range(inside, inside.apply(relax.op.add, ratio, real_point)), "uint8"))
+    return stored, scale, node.emit(relax.op.astype(real_point, "uint8"), "zero_point")
 
 
-def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Var:
-    bounds = [relax.const(np.array(value, np.float32)) for value in (low, high)]
-    return node.emit(relax.op.minimum(node.emit(relax.op.maximum(x, bounds[0]), "bounded"), bounds[1]), "bounded")
+def _in_range(inside: Real, x: relax.Expr) -> relax.Expr:
+    """Returns x, clamped to the range of uint8."""
+    return inside.apply(relax.op.minimum, inside.apply(relax.op.maximum, x, 0.0), _STEPS)
 
 
 def matmul_integer(node: Node) -> Value:
@@ -118,6 +125,24 @@ def integer_product(
     matrix = node.constant(weights, rows_of_columns)
     sums = of_rows(node, x, matrix, None, (in_type, weight_type), lambda sums, _axis: sums)
     return _without(node, sums, point, _sums(data.T, weight_type))
+
+
+def sums_of_rows(
+    node: Node, real: Real, weights: Array, weight_point: int
+) -> Callable[[relax.Expr, relax.Expr], relax.Expr]:
+    """Returns a function that takes rows `[M, K]` of uint8 and their computed zero point. It returns sum((x - point) *
+    (w - weight_point)) as int32 `[M, N]`, for constant weights `[K, N]` of 8 bits. All of its calls use the same
+    constants.
+    """
+    types = QuantizedType("uint8", (1.0,)), QuantizedType(weights.dtype.name, (1.0,), (weight_point,))
+    matrix, totals = node.literal(rows_of_columns(weights)), node.literal(_sums(weights.T, types[1]))
+
+    def multiply(rows: relax.Expr, point: relax.Expr) -> relax.Expr:
+        sums = real(ops.dense(rows, matrix, None, *types))
+        wide = real(relax.op.astype(point, "int32"))
+        return real(relax.op.subtract(sums, real(relax.op.multiply(wide, totals))))
+
+    return multiply
 
 
 def _product_of_several(

@@ -22,13 +22,12 @@ def test_all_unsupported_operators_are_named_at_once() -> None:
 
 def test_an_unsupported_operator_has_a_remedy() -> None:
     model = OnnxBuilder()
-    x = model.input("x", "float32", [3, 1, 4])
-    weights = [model.constant(np.ones(size), "int8") for size in ((1, 4, 20), (1, 5, 20))]
-    parameters = model.quantization([[0.1]], [[0]], "int8")
-    model.output(model.microsoft("DynamicQuantizeLSTM", [x, *weights, "", "", "", "", "", *parameters * 2]), "float32")
-    with pytest.raises(UnsupportedOperator, match=r"com.microsoft.DynamicQuantizeLSTM #0") as caught:
+    x, router = model.input("x", "float32", [3, 4]), model.input("router", "float32", [3, 2])
+    weights, scales = model.constant(np.ones((2, 8, 2)), "uint8"), model.constant(np.ones((2, 8)), "float32")
+    model.output(model.microsoft("QMoE", [x, router, weights, scales, "", weights, scales]), "float32")
+    with pytest.raises(UnsupportedOperator, match=r"com.microsoft.QMoE #0") as caught:
         import_model(model.build())
-    assert "leave the LSTM out of quantize_dynamic" in str(caught.value.hint)
+    assert "choose a model without a mixture of experts" in str(caught.value.hint)
 
 
 def test_unsupported_outputs_are_allowed_if_nothing_reads_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from service.compiler.importers.onnx.operators.recurrent.layers import RECURRENT
+from service.compiler.importers.onnx.operators.recurrent import layers, quantized
+
+RECURRENT = {**layers.RECURRENT, **quantized.QUANTIZED}
 
 __all__ = ["RECURRENT"]

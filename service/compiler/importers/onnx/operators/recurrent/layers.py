@@ -7,9 +7,10 @@ therefore differ from ONNX Runtime's only by the order in which products are add
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from tvm import relax
@@ -27,6 +28,47 @@ _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False,
 _LENGTHS, _PEEPHOLES = 4, 7
 # `[batch, hidden]` each: an LSTM has the hidden state and the cell; a GRU has the hidden state only
 State = tuple[relax.Expr, ...]
+# Multiplies float32 rows `[rows, width]` by constant weights, giving float32 `[rows, columns]`.
+Product = Callable[[relax.Expr], relax.Expr]
+
+
+class Weights(Protocol):
+    """The weights of one direction of a layer.
+
+    Attributes:
+        of_input: the product of inputs by the weights of all gates.
+    """
+
+    @property
+    def of_input(self) -> Product: ...
+
+    def of_state(self, first: int, last: int) -> Product:
+        """Returns the product of hidden states by the weights of gates `first` to `last`. All calls of the returned
+        function use the same constants.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class _RealWeights:
+    """Weights of float32: `[gates * size, width]` for the input and `[gates * size, size]` for the state."""
+
+    node: Node
+    made: Real
+    size: int
+    inputs: Array
+    recurrent: Array
+
+    @property
+    def of_input(self) -> Product:
+        return self._product(self.inputs)
+
+    def of_state(self, first: int, last: int) -> Product:
+        return self._product(self.recurrent[first * self.size : last * self.size])
+
+    def _product(self, weights: Array) -> Product:
+        constant = self.node.literal(weights.T)
+        return lambda rows: self.made(ops.real_matmul(rows, constant))
 
 
 @dataclass(frozen=True)
@@ -36,19 +78,14 @@ class _Cell:
     Attributes:
         made: the arithmetic with which values are emitted.
         size: the size of the hidden state.
-        recurrent: float32 `[gates * size, size]`.
         biases: the biases of the input's product and the biases of the state's product, float32 `[gates * size]` each.
     """
 
     node: Node
     made: Real
     size: int
-    recurrent: Array
+    weights: Weights
     biases: tuple[Array, Array]
-
-    def weights(self, first: int, last: int) -> relax.Constant:
-        """Returns the recurrent weights of gates `first` to `last`, `[size, gates * size]`."""
-        return self.node.literal(self.recurrent[first * self.size : last * self.size].T)
 
     def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Constant:
         """Returns the sum of the elements `parts` of `biases`, for gates `first` to `last`."""
@@ -59,9 +96,6 @@ class _Cell:
         """Returns the columns of one gate."""
         bounds = [index * self.size], [(index + 1) * self.size]
         return self.made(relax.op.strided_slice(x, [1], *bounds))
-
-    def product(self, x: relax.Expr, weights: relax.Constant) -> relax.Expr:
-        return self.made(ops.real_matmul(x, weights))
 
     def of(self, function: str, x: relax.Expr) -> relax.Expr:
         return self.made(ops.real_function(function, x))
@@ -78,11 +112,11 @@ Step = Callable[[relax.Expr, State], State]  # (input * weights of all gates, st
 
 def _lstm(cell: _Cell) -> Step:
     """Returns the function that computes one step of an LSTM. The order of its gates is input, output, forget, cell."""
-    weights, bias = cell.weights(0, 4), cell.bias(cell.biases, 0, 4)
+    product, bias = cell.weights.of_state(0, 4), cell.bias(cell.biases, 0, 4)
 
     def step(x: relax.Expr, state: State) -> State:
         hidden, memory = state
-        sums = cell.sum(cell.sum(x, cell.product(hidden, weights)), bias)
+        sums = cell.sum(cell.sum(x, product(hidden)), bias)
         entering, leaving, kept = (cell.of("logistic", cell.gate(sums, index)) for index in range(3))
         new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
         memory = cell.sum(cell.times(kept, memory), new)
@@ -96,20 +130,21 @@ def _gru(cell: _Cell) -> Step:
     gate is applied before or after the state is multiplied by the weights.
     """
     of_input, of_state = cell.biases
-    weights, bias = (cell.weights(0, 2), cell.weights(2, 3)), cell.bias(cell.biases, 0, 2)
+    gates, inside = cell.weights.of_state(0, 2), cell.weights.of_state(2, 3)
+    bias = cell.bias(cell.biases, 0, 2)
     resets_first = not cell.node.attribute("linear_before_reset", 0)
     inner = [cell.bias(parts, 2, 3) for parts in ([cell.biases] if resets_first else [(of_input,), (of_state,)])]
 
     def candidate(x: relax.Expr, hidden: relax.Expr, reset: relax.Expr) -> relax.Expr:
         if resets_first:
-            return cell.sum(cell.sum(x, cell.product(cell.times(reset, hidden), weights[1])), inner[0])
-        behind = cell.sum(cell.product(hidden, weights[1]), inner[1])
+            return cell.sum(cell.sum(x, inside(cell.times(reset, hidden))), inner[0])
+        behind = cell.sum(inside(hidden), inner[1])
         return cell.sum(cell.sum(x, inner[0]), cell.times(reset, behind))
 
     def step(x: relax.Expr, state: State) -> State:
         (hidden,) = state
         first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
-        sums = cell.sum(cell.sum(first, cell.product(hidden, weights[0])), bias)
+        sums = cell.sum(cell.sum(first, gates(hidden)), bias)
         update, reset = (cell.of("logistic", cell.gate(sums, index)) for index in range(2))
         new = cell.of("tanh", candidate(cell.gate(x, 2), hidden, reset))
         rest = cell.made.apply(relax.op.subtract, 1.0, update)
@@ -119,7 +154,7 @@ def _gru(cell: _Cell) -> Step:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """A type of recurrent operator.
 
     Attributes:
@@ -135,25 +170,42 @@ class _Kind:
     activations: tuple[str, ...]
 
 
-def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
+def _layer(node: Node, kind: Kind) -> tuple[Value, ...]:
     """Inputs: X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]`.
     Returns Y `[steps, directions, batch, hidden]`, and the states after the last step.
     """
-    directions = _directions(node, kind)
-    steps, batch, width = _input(node)
+    directions, width = directions_of(node, kind), extents_of(node)[-1]
     weights, recurrent = node.data(1), node.data(2)
     size = recurrent.shape[-1] if recurrent.ndim == 3 else 0
-    biases = node.data(3) if node.has(3) else np.zeros((len(directions), 2 * kind.gates * size), np.float32)
     shapes = [(len(directions), kind.gates * size, each) for each in (width, size)]
-    fits = [weights.shape, recurrent.shape] == shapes and biases.shape == (len(directions), 2 * kind.gates * size)
-    node.require(fits, f"has weights {weights.shape}, {recurrent.shape} and a bias {biases.shape}, which do not fit")
-    dtypes = sorted({each.dtype.name for each in (weights, recurrent, biases)})
+    fits = [weights.shape, recurrent.shape] == shapes
+    node.require(fits, f"has weights {weights.shape} and {recurrent.shape}, which do not fit")
+    dtypes = sorted({each.dtype.name for each in (weights, recurrent)})
     node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; only float32 can be compiled")
-    made, runs = Real(node.emit, node.expr(0)), []
-    rows = made(relax.op.reshape(made.x, (steps * batch, width)))
+    made = Real(node.emit, node.expr(0))
+    each = [_RealWeights(node, made, size, *pair) for pair in zip(weights, recurrent, strict=True)]
+    return unrolled(node, kind, made, size, directions, each)
+
+
+def unrolled(
+    node: Node, kind: Kind, made: Real, size: int, directions: Sequence[bool], weights: Sequence[Weights]
+) -> tuple[Value, ...]:
+    """Returns the outputs of a layer. Each step is emitted separately.
+
+    Args:
+        made: the arithmetic of X.
+        size: the size of the hidden state.
+        directions, weights: for each direction, true if it processes the steps in reverse, and its weights.
+    """
+    steps, batch, width = extents_of(node)
+    biases = node.data(3) if node.has(3) else np.zeros((len(directions), 2 * kind.gates * size), np.float32)
+    fits = biases.shape == (len(directions), 2 * kind.gates * size)
+    node.require(fits, f"has a bias {biases.shape}, which does not fit")
+    node.require_supported(biases.dtype == np.float32, f"has a bias of {biases.dtype}; only float32 can be compiled")
+    rows, runs = made(relax.op.reshape(made.x, (steps * batch, width))), []
     for index, is_backward in enumerate(directions):
-        cell = _Cell(node, made, size, recurrent[index], (*biases[index].reshape(2, -1),))
-        products = made(ops.real_matmul(rows, node.literal(weights[index].T)))
+        cell = _Cell(node, made, size, weights[index], (*biases[index].reshape(2, -1),))
+        products = weights[index].of_input(rows)
         parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(steps)]
         initial = (len(directions), batch, size)
         state = tuple(_initial(cell, 5 + each, index, initial) for each in range(kind.states))
@@ -161,7 +213,7 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
     return _results(node, runs, (steps, batch, size))
 
 
-def _directions(node: Node, kind: _Kind) -> tuple[bool, ...]:
+def directions_of(node: Node, kind: Kind) -> tuple[bool, ...]:
     """Returns true for each direction that processes the steps in reverse. Requires that the cell has its default
     functions and options.
     """
@@ -179,7 +231,7 @@ def _directions(node: Node, kind: _Kind) -> tuple[bool, ...]:
     return directions
 
 
-def _input(node: Node) -> tuple[int, int, int]:
+def extents_of(node: Node) -> tuple[int, int, int]:
     """Returns steps, batch and width."""
     float32(node)
     shape = node.shape(0)
@@ -229,10 +281,10 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
     return tuple(results)
 
 
-_LSTM = _Kind(_lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
-_GRU = _Kind(_gru, 3, 1, ("Sigmoid", "Tanh"))
+LSTM = Kind(_lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
+_GRU = Kind(_gru, 3, 1, ("Sigmoid", "Tanh"))
 
 RECURRENT: dict[str, tuple[Convert, tuple[int, int]]] = {
-    "LSTM": (partial(_layer, kind=_LSTM), (3, 8)),
+    "LSTM": (partial(_layer, kind=LSTM), (3, 8)),
     "GRU": (partial(_layer, kind=_GRU), (3, 6)),
 }
