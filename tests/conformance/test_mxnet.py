@@ -20,7 +20,7 @@ from service.core.builds.options import with_shapes
 from service.core.target import TARGETS, Target, detect_host
 from tests.support import evidence
 from tests.support.compiling import compiled
-from tests.support.mxnet_models import NAMES, answers_of, packed, symbol_of
+from tests.support.mxnet_models import NAMES, NETWORKS, answers_of, network_of, packed, symbol_of
 from tests.support.selected import run_selected
 
 # Results of a softmax differ from MXNet's by a few units in the last place.
@@ -34,6 +34,33 @@ def test_the_oracle_equals_mxnet(name: str) -> None:
     imported = import_model(packed(name))
     answers = oracle.run_all(imported.module, get_mode(MXNET_ONEDNN), [[sample] for sample in inputs])
     evidence.compare(imported, MXNET_ONEDNN, answers, [[each] for each in expected], STEPS.get(name, 0))
+
+
+# Networks whose outputs are real values of a function or a float layer, which differ from MXNet's by a few units in the
+# last place: the largest difference, as a part of the largest output.
+REAL_ENDS = {"heads": 2.0**-22, "log_softmax": 2.0**-19, "normalized": 2.0**-22, "rows": 2.0**-22}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_every_layer_equal_mxnet(name: str) -> None:
+    data, inputs, expected = network_of(name)
+    imported = import_model(data, shapes={"": inputs[0].shape})
+    answers = oracle.run_all(imported.module, get_mode(MXNET_ONEDNN), [[sample] for sample in inputs])
+    for ours, theirs in zip(answers, expected, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            tolerance = REAL_ENDS.get(name, 0) * float(np.abs(other).max())
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["conv_gelu", "dense_block", "multiplied", "embedded", "excluded", "upsampled"])
+def test_compiled_networks_equal_the_oracle(name: str, tmp_path: Path) -> None:
+    data, inputs, _ = network_of(name)
+    imported = import_model(data, shapes={"": inputs[0].shape})
+    expected = oracle.run(imported.module, get_mode(MXNET_ONEDNN), [inputs[-1]])
+    module = move_transposes(imported.module)
+    _, outputs = run_selected(module, HERE[-1], MXNET_ONEDNN, [inputs[-1]], tmp_path)
+    for ours, theirs in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)

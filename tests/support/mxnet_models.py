@@ -4,7 +4,9 @@ them.
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,3 +48,18 @@ def answers_of(name: str) -> tuple[Array, Array]:
     """Returns the inputs and MXNet's outputs, sample by sample."""
     saved = np.load(FOLDER / f"{name}.npz")
     return saved["inputs"], saved["outputs"]
+
+
+# Networks of `scripts/make_mxnet_networks.py`, each with the layers that its name says.
+NETWORKS_FILE = FOLDER / "networks.zip"
+with zipfile.ZipFile(NETWORKS_FILE) as _archive:
+    NETWORKS = sorted(name.removesuffix(".npz") for name in _archive.namelist() if name.endswith(".npz"))
+
+
+def network_of(name: str) -> tuple[bytes, list[Array], list[list[Array]]]:
+    """Returns a network in the form in which it is uploaded, the inputs, and MXNet's outputs for each of them."""
+    with zipfile.ZipFile(NETWORKS_FILE) as archive:
+        data = pack(archive.read(f"{name}-symbol.json"), archive.read(f"{name}-0000.params"))
+        saved = np.load(io.BytesIO(archive.read(f"{name}.npz")))
+    arrays = [saved["outputs"], *(saved[key] for key in saved if key.startswith("output_"))]
+    return data, list(saved["inputs"]), [list(sample) for sample in zip(*arrays, strict=True)]

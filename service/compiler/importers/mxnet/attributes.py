@@ -34,6 +34,14 @@ class Attributes:
         value = self._values.get(name)
         return default if value is None else self._integer(name, value, least)
 
+    def has(self, name: str) -> bool:
+        """Returns true if the attribute is present and is not None."""
+        return self._values.get(name, _NONE) != _NONE
+
+    def number(self, name: str, default: float) -> float:
+        found = self.real(name)
+        return default if found is None else found
+
     def real(self, name: str) -> float | None:
         """Returns a finite number, or None if the attribute is missing."""
         value = self._values.get(name, _NONE)
@@ -62,6 +70,16 @@ class Attributes:
             self._fail(name, "a tuple of integers")
         parts = [part.strip() for part in value[1:-1].split(",")]
         return tuple(self._integer(name, part, least) for part in parts if part)
+
+    def open_integers(self, name: str) -> tuple[int | None, ...]:
+        """Returns a tuple whose elements are integers or None, or () if the attribute is missing."""
+        value = self._values.get(name, _NONE).strip()
+        if value == _NONE:
+            return ()
+        if len(value) > _LONGEST or value[:1] + value[-1:] not in ("()", "[]"):
+            self._fail(name, "a tuple of integers")
+        parts = [part.strip() for part in value[1:-1].split(",")]
+        return tuple(None if part == _NONE else self._integer(name, part, -_MOST) for part in parts if part)
 
     def _integer(self, name: str, value: str, least: int) -> int:
         number = int(value.rstrip("L")) if _INTEGER.fullmatch(value) else self._fail(name, "an integer")

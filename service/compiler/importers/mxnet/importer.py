@@ -25,6 +25,7 @@ from service.compiler.importers.mxnet.package import SHAPE_ATTRIBUTE, unpack
 from service.compiler.importers.mxnet.params import read_params
 from service.compiler.importers.mxnet.symbol import VARIABLE, Entry, Symbol, SymbolNode, read_symbol
 from service.compiler.importers.names import join_names, printable
+from service.compiler.importers.onnx.standard import Standard
 from service.core.errors import MalformedModel, NotQuantized, Unsupported
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec, datatype_of
@@ -48,10 +49,10 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     """
     with import_stage():
         symbol, params = unpack(data)
-        return _imported(read_symbol(symbol), read_params(params), at, shapes or {})
+        return _imported(read_symbol(symbol), read_params(params), at, shapes or {}, len(data))
 
 
-def _imported(symbol: Symbol, params: Mapping[str, Array], at: At, shapes: Shapes) -> ImportedModel:
+def _imported(symbol: Symbol, params: Mapping[str, Array], at: At, shapes: Shapes, size_bytes: int) -> ImportedModel:
     check_support(symbol.nodes)
     labels = _labels(symbol.nodes)
     inputs = [
@@ -68,12 +69,13 @@ def _imported(symbol: Symbol, params: Mapping[str, Array], at: At, shapes: Shape
     given = [Tensor(each) for each in variables]
     values |= {(node.index, 0): value for node, value in zip(inputs, given, strict=True)}
     builder = relax.BlockBuilder()
+    standard = Standard(builder, size_bytes)
 
     def convert() -> list[relax.Expr]:
         for node in symbol.nodes:
             if node.op != VARIABLE:
                 at(node.label, node.name)
-                made = RULES[node.op](Node(node, values, builder))
+                made = RULES[node.op](Node(node, values, builder, standard))
                 values.update({(node.index, position): value for position, value in enumerate(made)})
         return [_head(symbol, entry, values, given).expr for entry in symbol.heads]
 
@@ -126,7 +128,7 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
         what = f"none of its {len(operators)} operators is quantized ({count_types(types)})"
         hint = "quantize it with mxnet.contrib.quantization.quantize_model_mkldnn"
         raise NotQuantized(f"this model is not quantized: {what}", op=op, tensor=tensor, hint=hint)
-    hint = f"Octet compiles: {', '.join(sorted(RULES))}; quantize or cut off the others"
+    hint = f"cut the symbol before it: symbol.get_internals()[name], without {printable(obstacles[0].name)}"
     each = [(what, node.label) for what, node in zip(types, obstacles, strict=True)]
     raise unsupported_operators(each, len(operators), op, tensor, hint)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -12,6 +13,7 @@ from service.compiler.importers.builder import node as base
 from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.scales import Range, max_abs, steps_per_unit, type_of
 from service.compiler.importers.mxnet.symbol import Entry, SymbolNode
+from service.compiler.importers.onnx.standard import Standard
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
@@ -62,9 +64,11 @@ Value = Tensor | Array
 class Node(base.Node):
     """An operator during its conversion."""
 
-    def __init__(self, node: SymbolNode, values: Mapping[Entry, Value], builder: relax.BlockBuilder) -> None:
+    def __init__(
+        self, node: SymbolNode, values: Mapping[Entry, Value], builder: relax.BlockBuilder, standard: Standard
+    ) -> None:
         self.node, self.attributes = node, node.attributes
-        self._values = values
+        self._values, self._standard = values, standard
         super().__init__(builder, node.label, node.name, node.name)
 
     # -- operands
@@ -80,6 +84,14 @@ class Node(base.Node):
         fits = value.dtype in dtypes
         self.require_supported(fits, f"has {value.dtype} as input {index}, not {' or '.join(dtypes)}")
         return value
+
+    def real(self, index: int) -> relax.Expr | Array:
+        """Returns a float32 input: an expression, or the elements of a parameter."""
+        value = self._value(index)
+        if not isinstance(value, Tensor):
+            self.require_supported(value.dtype == np.float32, f"has {value.dtype.name} as input {index}, not float32")
+            return value
+        return self.tensor(index, "float32").expr
 
     def stored(self, index: int, limits: int) -> Stored:
         """Returns an 8-bit input. The inputs from `limits` on are its range."""
@@ -132,6 +144,9 @@ class Node(base.Node):
         self.require(output in self._values, f"reads output {output[1]} of node {output[0]}, which has fewer outputs")
         return self._values[output]
 
+    def extents(self, x: Any) -> tuple[int, ...]:
+        return tuple(x.shape) if isinstance(x, np.ndarray) else super().extents(x)
+
     # -- attributes
 
     def choice(self, name: str, default: str, *choices: str, of: Attributes | None = None) -> str:
@@ -142,6 +157,22 @@ class Node(base.Node):
         return value
 
     # -- results
+
+    def standard(
+        self, op_type: str, *operands: relax.Expr | Array | None, results: int = 1, **attributes: Any
+    ) -> list[Value]:
+        """Converts an operator of real values by the rule of ONNX's operator `op_type`, and returns its outputs."""
+        made = self._standard.convert(self.label, op_type, operands, attributes, results, self.node.name)
+        return [each if isinstance(each, np.ndarray) else Tensor(each) for each in made]
+
+    def step(self, op_type: str, *operands: relax.Expr | Array | None, **attributes: Any) -> relax.Expr | Array:
+        """Returns the only output of `standard` as an operand of a further operator."""
+        (made,) = self.standard(op_type, *operands, **attributes)
+        return made.expr if isinstance(made, Tensor) else made
+
+    def outputs_of(self, made: relax.Expr | Array) -> list[Value]:
+        """Returns the result of `step` as the output of the operator."""
+        return [made if isinstance(made, np.ndarray) else Tensor(made)]
 
     def outputs(self, made: relax.Expr, limits: Range | None = None, part: str = "") -> list[Value]:
         """Binds the result `made`. Returns it with its range, if it has one, as the outputs of the operator."""

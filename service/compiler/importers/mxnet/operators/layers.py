@@ -4,6 +4,7 @@ operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,8 @@ from service.compiler.importers.channels_first import (
 )
 from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.node import Node, Stored, Tensor, Value, edges
-from service.compiler.importers.mxnet.operators import real
+from service.compiler.importers.mxnet.operators import elementwise, images, real
+from service.compiler.importers.mxnet.operators.elementwise import Operand
 from service.compiler.importers.mxnet.operators.weights import Weights, fold_batch_norm, quantize, rescale, round_away
 from service.compiler.importers.mxnet.scales import (
     Range,
@@ -30,11 +32,12 @@ from service.compiler.importers.mxnet.scales import (
     steps_per_unit,
     type_of,
 )
+from service.compiler.importers.mxnet.symbol import SymbolNode
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
-_UNSIGNED = ("relu", "clip")  # activations whose outputs MXNet stores as uint8 (`IsOutputUInt8`)
+_ACTIVATIONS = ("Activation", "LeakyReLU", "abs", "clip", "exp", "sqrt", "square")  # operators that are fused
 _LARGEST_INT8 = 127
 _BN_INPUTS = 4
 _UNITS = 1  # the axis of the output of a fully connected layer that counts units
@@ -47,9 +50,6 @@ def subgraph_convolution(node: Node) -> list[Value]:
     quantized, with_bn, with_act, with_sum, with_late_act = (
         _flag(node, name) for name in ("quantized", "with_bn", "with_act", "with_sum", "with_postsum_act")
     )
-    node.require_supported(quantized, "is not quantized")
-    what = "has an activation before its sum, which cannot be compiled"
-    node.require_supported(not (with_act and with_sum), what)
     attributes, weights = _part(node, "Convolution"), node.array(1, "float32", 4)
     options = _options(node, attributes, weights)
     has_bias = not attributes.flag("no_bias")
@@ -57,13 +57,19 @@ def subgraph_convolution(node: Node) -> list[Value]:
     if with_bn:
         weights, bias = fold_batch_norm(node, weights, bias, first, _part(node, "BatchNorm"))
     limits = first + _BN_INPUTS * with_bn + with_sum
+    acts = _Activations.of(node, early=with_act, late=with_late_act)
+    if not quantized:
+        node.count(limits)
+        made = acts.early_of(node, images.convolved(node, attributes, weights, bias))
+        total = node.step("Add", made, node.real(limits - 1)) if with_sum else made
+        return node.outputs_of(acts.late_of(node, total))
     node.count(limits + 2 + 2 * with_sum)
     x, residual = node.stored(0, limits), node.stored(limits - 1, limits + 2) if with_sum else None
     found = node.calibrated()
     if found is None:
         node.unsupported("has no calibrated range, without which its sums stay int32", hint="calibrate the model")
     stored = quantize(node, weights, bias, x.steps, options["groups"])
-    dtype = "uint8" if _activation(node, with_act or with_late_act) in _UNSIGNED else "int8"
+    dtype = "uint8" if acts.are_unsigned else "int8"
     steps = steps_per_unit(dtype, *found)
     declared = type_of(dtype, steps)
     out_type = _in_place(declared, steps, residual)
@@ -71,6 +77,8 @@ def subgraph_convolution(node: Node) -> list[Value]:
 
     def finish(sums: relax.Expr) -> relax.Expr:
         sums = node.emit(sums, "accumulate")
+        if not acts.only_clamp(residual is not None):
+            return _activated(node, acts, sums, totals, out_type, residual)
         if residual is None:
             return ops.requantize(sums, totals, out_type)
         other = node.emit(relax.op.permute_dims(residual.expr, TO_CHANNELS_LAST), "residual")
@@ -160,25 +168,85 @@ def _part(node: Node, op: str) -> Attributes:
     return found[0].attributes
 
 
-def _activation(node: Node, expected: bool) -> str | None:
-    """Returns the subgraph's activation. The upper bound of a clip needs no operator, because the calibrated range ends
-    there.
+@dataclass(frozen=True)
+class _Activations:
+    """The activations that are fused into a layer.
+
+    Attributes:
+        early: the activation before the sum, if there is one.
+        late: the activation after the sum.
     """
-    found = [part for part in node.node.subgraph if part.op in ("Activation", "LeakyReLU", "clip")]
-    node.require(len(found) == expected, f"has {len(found)} activations in its subgraph, not {int(expected)}")
-    if not found:
-        return None
-    attributes = found[0].attributes
-    if found[0].op == "clip":
-        low, high, limits = attributes.real("a_min"), attributes.real("a_max"), node.calibrated()
-        if low != 0 or high is None or limits is None or limits[1] > high * (1 + 1e-6):
-            calibrated = None if limits is None else [float(end) for end in limits]
-            node.unsupported(f"clips to {low} to {high}, but its range was calibrated to {calibrated}")
-        return "clip"
-    kind = attributes.text("act_type", "")
-    if found[0].op != "Activation" or kind != "relu":
-        node.unsupported(f"has the fused activation {found[0].op} {kind!a:.20}; ReLU and ReLU6 can be compiled")
-    return kind
+
+    early: SymbolNode | None
+    late: SymbolNode | None
+
+    @classmethod
+    def of(cls, node: Node, *, early: bool, late: bool) -> _Activations:
+        found = [part for part in node.node.subgraph if part.op in _ACTIVATIONS]
+        expected = int(early) + int(late)
+        node.require(len(found) == expected, f"has {len(found)} activations in its subgraph, not {expected}")
+        return cls(found[0] if early else None, found[-1] if late else None)
+
+    @property
+    def are_unsigned(self) -> bool:
+        """True if MXNet stores the output as uint8 (`IsOutputUInt8` in mkldnn_conv-inl.h)."""
+        return any(_is_clamp(each) for each in (self.early, self.late))
+
+    def only_clamp(self, with_sum: bool) -> bool:
+        """Returns true if the bounds of the output's storage compute the activations. The upper bound of a clip needs
+        no operator, because the calibrated range ends there.
+        """
+        return all(each is None or _is_clamp(each) for each in (self.early, self.late)) and not (
+            with_sum and self.early is not None
+        )
+
+    def early_of(self, node: Node, x: Operand) -> Operand:
+        return x if self.early is None else _applied(node, self.early, x)
+
+    def late_of(self, node: Node, x: Operand) -> Operand:
+        return x if self.late is None else _applied(node, self.late, x)
+
+
+def _is_clamp(part: SymbolNode | None) -> bool:
+    """Returns true for ReLU, and for a clip that begins at 0."""
+    if part is None:
+        return False
+    if part.op == "clip":
+        return part.attributes.real("a_min") == 0
+    kind = part.attributes.text("act_type", "")
+    is_leaky = part.op == "LeakyReLU" and kind == "leaky"
+    return kind == "relu" or (is_leaky and part.attributes.real("slope") == 0)
+
+
+def _applied(node: Node, part: SymbolNode, x: Operand) -> Operand:
+    if part.op == "LeakyReLU":
+        return elementwise.leaky(node, x, part.attributes)
+    if part.op == "Activation":
+        return elementwise.activation(node, x, part.attributes)
+    return elementwise.FUNCTIONS[part.op](node, x, part.attributes)
+
+
+def _activated(
+    node: Node,
+    acts: _Activations,
+    sums: relax.Expr,
+    totals: QuantizedType,
+    out_type: QuantizedType,
+    residual: Stored | None,
+) -> relax.Expr:
+    """Returns the output of a convolution as `[N, H, W, C]`. oneDNN applies the activations to real numbers of steps,
+    before it rounds.
+    """
+    steps = replace(out_type, scales=(1.0,))
+    ratios = np.array(totals.scales, np.float64) / out_type.scale
+    x = node.emit(ops.dequantize(sums, axis_type("int32", ratios, CHANNELS)), "scaled")
+    x = acts.early_of(node, x)
+    if residual is not None:
+        other = node.emit(relax.op.permute_dims(residual.expr, TO_CHANNELS_LAST), "residual")
+        other = node.emit(relax.op.astype(other, "float32"), "residual")
+        factor = relax.const(np.float32(np.float32(1 / out_type.scale) / residual.steps), "float32")
+        x = node.emit(ops.real_fma(other, factor, x), "total")
+    return ops.quantize(acts.late_of(node, x), steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,40 +256,60 @@ class _Layer:
     Attributes:
         sums: int32 `[N, O]`.
         weight_range: the range of int8 weights, or None if the weights were float32 in the file.
+        leading: the sizes of the output before its last axis.
     """
 
     x: Stored
     sums: relax.Var
     steps: Array
     weight_range: Range | None
+    leading: tuple[int, ...]
+
+    def shaped(self, node: Node, values: list[Value]) -> list[Value]:
+        """Returns the outputs. The first, which has a row for each row of the input, gets the input's leading axes."""
+        rows, *rest = values
+        if not isinstance(rows, Tensor) or len(self.leading) == 1:
+            return values
+        return [Tensor(movement.reshape(node, rows.expr, (*self.leading, rows.shape[-1]), "shaped")), *rest]
 
     def int32_output(self, node: Node) -> list[Value]:
         if self.weight_range is None:
             node.unsupported("has one scale per channel, but no calibrated range")
-        return [Tensor(self.sums), *edges(product_range(self.x.dtype, self.x.range, self.weight_range))]
+        limits = product_range(self.x.dtype, self.x.range, self.weight_range)
+        return self.shaped(node, [Tensor(self.sums), *edges(limits)])
 
 
 def subgraph_fully_connected(node: Node) -> list[Value]:
     """`_sg_mkldnn_fully_connected` (`SgMKLDNNFCOp::Forward` in src/operator/subgraph/mkldnn/mkldnn_fc.cc)."""
-    node.require_supported(node.attributes.flag("quantized"), "is not quantized")
-    is_float, has_relu, calibrated = node.attributes.flag("enable_float_output"), _has_relu(node), node.calibrated()
-    what = "has an activation and a float output, which cannot be compiled together"
-    node.require_supported(not (is_float and has_relu), what)
+    act = _eltwise(node)
+    if not node.attributes.flag("quantized"):
+        inner = _part(node, "FullyConnected")
+        bias = None if inner.flag("no_bias") else node.array(2, "float32", 1)
+        made = images.connected(node, inner, node.array(1, "float32", 2), bias)
+        return node.outputs_of(made if act is None else _applied(node, act, made))
+    is_float, calibrated = node.attributes.flag("enable_float_output"), node.calibrated()
     what = "has an activation but no calibrated range"
-    node.require_supported(is_float or not has_relu or calibrated is not None, what)
+    node.require_supported(is_float or act is None or calibrated is not None, what)
     layer = _layer(node, _part(node, "FullyConnected"), channelwise=node.attributes.flag("channel_wise_quantize"))
     units = (np.float32(1) / layer.x.steps / layer.steps).astype(np.float32)
+    unit_type = axis_type("int32", units, _UNITS)
     if is_float:
-        return node.outputs(ops.dequantize(layer.sums, axis_type("int32", units, _UNITS)))
+        whole = ops.dequantize(layer.sums, unit_type)
+        made = node.emit(whole, "scaled")
+        return layer.shaped(node, node.outputs_of(made if act is None else _applied(node, act, made)))
     if calibrated is None:
         return layer.int32_output(node)
-    dtype = "uint8" if has_relu else "int8"
+    dtype = "uint8" if act is not None and _stores_uint8(act) else "int8"
     steps = steps_per_unit(dtype, *calibrated)
+    if act is not None and not _is_clamp(act):
+        x = node.emit(ops.dequantize(layer.sums, unit_type), "scaled")
+        made = ops.quantize(_applied(node, act, x), type_of(dtype, steps))
+        return layer.shaped(node, node.outputs(made, calibrated))
     # oneDNN's post-operation for activations has its own scale
-    multipliers = units * steps if has_relu else (steps / layer.x.steps / layer.steps).astype(np.float32)
+    multipliers = units * steps if act is not None else (steps / layer.x.steps / layer.steps).astype(np.float32)
     out_type = type_of(dtype, steps)
     totals = source_type("int32", multipliers, out_type, _UNITS)
-    return node.outputs(ops.requantize(layer.sums, totals, out_type), calibrated)
+    return layer.shaped(node, node.outputs(ops.requantize(layer.sums, totals, out_type), calibrated))
 
 
 def quantized_fully_connected(node: Node) -> list[Value]:
@@ -253,22 +341,29 @@ def _layer(
         has_steps = has_bias and (node.bound(operands + 4) != 0 or node.bound(operands + 5) != 0)
         bias_range = node.range(operands + 4) if has_steps else None
         stored = rescale(weights, bias, bias_range, steps_per_unit("int8", *weight_range), x.steps, to_integer)
-    rows, flat = x.expr, real.rows_of(node, x)
-    what = f"does not flatten its input {list(x.shape)}, which cannot be compiled"
-    node.require_supported(len(x.shape) == 2 or attributes.flag("flatten", True), what)
+    node.require(len(x.shape) >= 1, "has a scalar as its input")
+    leading = x.shape[:1] if attributes.flag("flatten", True) else x.shape[:-1]
+    rows, flat = x.expr, (math.prod(leading), math.prod(x.shape) // max(1, math.prod(leading)))
     depth = weights.shape[1]
     node.require(flat[1] == depth, f"has the input {list(x.shape)}, which does not fit weights of {depth} columns")
     if x.shape != flat:
         rows = movement.reshape(node, rows, flat, "rows")
     call = ops.dense(rows, relax.const(stored.data, "int8"), stored.bias_expr, x.type, stored.type)
-    return _Layer(x, node.emit(call, "accumulate"), stored.steps, weight_range)
+    return _Layer(x, node.emit(call, "accumulate"), stored.steps, weight_range, leading)
 
 
-def _has_relu(node: Node) -> bool:
+def _stores_uint8(part: SymbolNode) -> bool:
+    """Returns true if the output of a fully connected layer with this activation is uint8 (`IsOutputUint8` in
+    mkldnn_fc-inl.h).
+    """
+    kind = part.attributes.text("act_type", "leaky" if part.op == "LeakyReLU" else "")
+    return part.op in ("abs", "clip", "exp", "sqrt", "square") or kind in ("relu", "sigmoid", "softrelu", "leaky")
+
+
+def _eltwise(node: Node) -> SymbolNode | None:
+    """Returns the activation that is fused into a fully connected layer."""
     if not (node.attributes.flag("with_eltwise") or node.attributes.flag("with_relu")):
-        return False
-    others = [part for part in node.node.subgraph if part.op not in ("null", "FullyConnected")]
-    if [(part.op, part.attributes.text("act_type", "")) for part in others] != [("Activation", "relu")]:
-        fused = ", ".join(part.label for part in others) or "nothing"
-        node.unsupported(f"has the fused activation {fused}; only ReLU can be compiled")
-    return True
+        return None
+    others = [part for part in node.node.subgraph if part.op in _ACTIVATIONS]
+    node.require(len(others) == 1, f"has {len(others)} activations in its subgraph, not 1")
+    return others[0]

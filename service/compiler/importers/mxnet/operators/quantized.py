@@ -11,19 +11,21 @@ from service.compiler.importers.builder import movement
 from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.mxnet.node import Node, Stored, Tensor, Value, edges
-from service.compiler.importers.mxnet.operators import real
+from service.compiler.importers.mxnet.operators import images, real
 from service.compiler.importers.mxnet.scales import (
     INT32_RANGE,
     LARGEST,
     QUANTIZED_RANGES,
     Range,
     max_abs,
+    product_range,
     source_type,
     steps_per_unit,
     type_of,
 )
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
+from service.core.models.arrays import Array
 
 _MOST_PARTS = 1 << 12
 
@@ -101,6 +103,72 @@ def add(node: Node) -> list[Value]:
     out_type = type_of("int8", steps)
     lhs, rhs = (source_type(each.dtype, np.float32(steps / each.steps), out_type) for each in (a, b))
     return node.outputs(ops.add(a.expr, b.expr, lhs, rhs, out_type), calibrated)
+
+
+def multiply(node: Node) -> list[Value]:
+    """`QuantizedElemwiseMulOpForward` (quantized_elemwise_mul.cc): scales the product of stored values and truncates
+    it. Without a calibrated range, the result is the product itself; with `enable_float_output`, it is real.
+    """
+    node.count(6)
+    a, b = (Stored(node.tensor(index, "int8").expr, range=node.range(2 + 2 * index)) for index in range(2))
+    node.require(a.shape == b.shape, f"multiplies tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
+    whole = [node.emit(relax.op.astype(each.expr, "int32"), "operand") for each in (a, b)]
+    product, calibrated = node.emit(relax.op.multiply(*whole), "product"), node.calibrated()
+    is_float = node.attributes.flag("enable_float_output")
+    if calibrated is None and not is_float:
+        return node.outputs(product, product_range("int8", a.range, b.range))
+    steps = np.float32(1) if is_float or calibrated is None else steps_per_unit("int8", *calibrated)
+    factor = np.float32(np.float32(steps / a.steps) / b.steps)
+    if is_float:
+        factor = np.float32(1.0 / float(a.steps) / float(b.steps))
+    real_product = node.emit(relax.op.astype(product, "float32"), "real")
+    scaled = relax.op.multiply(real_product, relax.const(factor, "float32"))
+    if is_float:
+        return node.outputs(scaled)
+    # values beyond the range wrap around, as in MXNet's code for x86-64
+    whole_steps = node.emit(relax.op.astype(node.emit(scaled, "scaled"), "int32"), "whole")
+    return node.outputs(relax.op.astype(whole_steps, "int8"), calibrated)
+
+
+def embedding(node: Node) -> list[Value]:
+    """`QuantizedEmbeddingOpForward` (quantized_indexing_op.cc): int8 rows of a table."""
+    node.count(4)
+    table = node.array(1, "int8", 2)
+    return [*node.standard("Gather", table, images.row_indices(node, len(table))), *edges(node.range(2))]
+
+
+def batch_norm(node: Node) -> list[Value]:
+    """`MKLDNNQuantizedBatchNormForward`: a factor and an addend for each channel, by a fused multiply-add that is
+    rounded to int8. uint8 is converted to int8 first.
+    """
+    node.count(7)
+    x, calibrated = node.stored(0, 5), node.calibrated()
+    if calibrated is None:
+        node.unsupported("has no calibrated range, without which MXNet does not run it either")
+    stored = x.expr
+    if x.dtype == "uint8":
+        halved = QuantizedType("int8", (1.0,))
+        ratio = np.float32(QUANTIZED_RANGES["int8"] / QUANTIZED_RANGES["uint8"])
+        stored = node.emit(ops.requantize(stored, source_type("uint8", ratio, halved), halved), "signed")
+    factors, addends = _normalization(node, x, calibrated)
+    rows = [relax.const(each.reshape(-1, *[1] * (len(x.shape) - 2)), "float32") for each in (factors, addends)]
+    wide = node.emit(relax.op.astype(stored, "float32"), "real")
+    made = node.emit(ops.real_fma(wide, *rows), "normalized")
+    return node.outputs(ops.quantize(made, QuantizedType("int8", (1.0,))), calibrated)
+
+
+def _normalization(node: Node, x: Stored, calibrated: Range) -> tuple[Array, Array]:
+    gamma, beta, mean, variance = (node.array(index, "float32", 1) for index in range(1, 5))
+    fits = all(len(each) == x.shape[1] for each in (gamma, beta, mean, variance))
+    node.require(fits, f"has parameters that do not fit {x.shape[1]} channels")
+    eps = node.attributes.number("eps", 1e-3)
+    inverse = (1.0 / np.sqrt(variance.astype(np.float64) + eps)).astype(np.float32)
+    limit, width = max_abs(*x.range), max_abs(*calibrated)
+    weights = gamma * inverse * limit / width
+    addends = (beta - mean * gamma * inverse) * QUANTIZED_RANGES["int8"] / width
+    # oneDNN divides by the root of a variance of 1
+    root = np.sqrt(np.float32(1) + np.float32(eps), dtype=np.float32)
+    return (weights / root).astype(np.float32), addends.astype(np.float32)
 
 
 def concat(node: Node) -> list[Value]:

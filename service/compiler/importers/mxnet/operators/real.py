@@ -1,14 +1,16 @@
 """Operators that stay in float between and after MXNet's quantized layers, and operators without effect.
 
-ReLU, clip and sum equal MXNet's bit for bit. Functions and softmax differ from MXNet's by at most a few units in the
-last place, as for every other format (`importers/real.py`).
+Sums equal MXNet's bit for bit. Softmax differs from MXNet's by at most a few units in the last place, as for every
+other format (`importers/real.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
@@ -16,12 +18,6 @@ from service.compiler.importers.builder import movement
 from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.mxnet.node import BYTES, Node, Tensor, Value
 from service.compiler.importers.real import Real
-
-_FUNCTIONS: dict[str, real.Function] = {
-    "relu": real.of_relax(relax.op.nn.relu),
-    "sigmoid": real.logistic,
-    "tanh": real.of_float32("tanh"),
-}
 
 
 def _operand(node: Node) -> Tensor:
@@ -33,26 +29,6 @@ def identity(node: Node) -> list[Value]:
     """Returns the operand. Dropout and copies do nothing at inference."""
     node.count(1)
     return [node.tensor(0, "float32", *BYTES)]
-
-
-def function(name: str) -> Callable[[Node], list[Value]]:
-    """Returns the rule of a function of each element."""
-    return lambda node: node.outputs(_FUNCTIONS[name](Real(node.emit, _operand(node).expr)))
-
-
-def activation(node: Node) -> list[Value]:
-    """`Activation` (src/operator/nn/activation-inl.h)."""
-    return function(node.choice("act_type", "", *_FUNCTIONS))(node)
-
-
-def clip(node: Node) -> list[Value]:
-    """`clip` (src/operator/tensor/matrix_op-inl.h)."""
-    x: relax.Expr = _operand(node).expr
-    for name, bound in (("a_min", relax.op.maximum), ("a_max", relax.op.minimum)):
-        limit = node.attributes.real(name)
-        node.require_supported(limit is not None, f"has no {name}")
-        x = node.emit(bound(x, relax.const(limit, "float32")), name)
-    return [Tensor(x)]
 
 
 def add(node: Node) -> list[Value]:
@@ -74,14 +50,22 @@ def rows_of(node: Node, x: Tensor) -> tuple[int, int]:
     return x.shape[0], math.prod(x.shape[1:])
 
 
-def softmax(node: Node) -> list[Value]:
-    """`softmax` (src/operator/nn/softmax-inl.h): divides the elements by the temperature first."""
-    x, temperature = _operand(node), node.attributes.real("temperature")
-    if node.attributes.flag("use_length"):
-        node.unsupported("uses the length of each row (use_length), which cannot be compiled")
-    fits = temperature in (None, 1.0)
-    node.require_supported(fits, f"has the temperature {temperature}; only 1 can be compiled")
-    return _softmax(node, x, node.axis(node.attributes.integer("axis", -1, least=-8), len(x.shape)))
+def softmax(kind: str = "Softmax", *, negated: bool = False) -> Callable[[Node], list[Value]]:
+    """Returns the rule of `softmax`, `log_softmax` or `softmin` (src/operator/nn/softmax-inl.h), which divide the
+    elements by the temperature first.
+    """
+
+    def convert(node: Node) -> list[Value]:
+        x, temperature = _operand(node).expr, node.attributes.number("temperature", 1.0)
+        if node.attributes.flag("use_length"):
+            node.unsupported("uses the length of each row (use_length), which cannot be compiled")
+        if temperature != 1:
+            x = node.step("Div", x, np.array(temperature, np.float32))
+        if negated:
+            x = node.step("Neg", x)
+        return node.standard(kind, x, axis=node.attributes.integer("axis", -1, least=-8))
+
+    return convert
 
 
 def softmax_output(node: Node) -> list[Value]:
@@ -115,6 +99,8 @@ def pooling(node: Node) -> list[Value]:
     units in the last place.
     """
     x = _operand(node)
+    if len(x.shape) == 3:
+        return _pooled_rows(node, x)
     is_max, windows, counted = geometry(node, x)
     made = Real(node.emit, x.expr)
     if windows.size == x.shape[2:] and not any(windows.padding):
@@ -123,6 +109,23 @@ def pooling(node: Node) -> list[Value]:
     return node.outputs(
         builder.largest(made, windows) if is_max else builder.average(made, windows, (*counted, *counted))
     )
+
+
+def _pooled_rows(node: Node, x: Tensor) -> list[Value]:
+    """Pools rows `[N, C, L]`."""
+    attributes, is_max = node.attributes, node.choice("pool_type", "max", "max", "avg") == "max"
+    if attributes.flag("global_pool"):
+        return node.standard("GlobalMaxPool" if is_max else "GlobalAveragePool", x.expr)
+    node.choice("pooling_convention", "valid", "valid")
+    options: dict[str, Any] = {
+        "kernel_shape": attributes.integers("kernel", least=1),
+        "strides": attributes.integers("stride", least=1) or (1,),
+        "pads": (attributes.integers("pad", least=0) or (0,)) * 2,
+    }
+    if is_max:
+        return node.standard("MaxPool", x.expr, **options)
+    counts = int(attributes.flag("count_include_pad", True))
+    return node.standard("AveragePool", x.expr, **options, count_include_pad=counts)
 
 
 def geometry(node: Node, x: Tensor) -> tuple[bool, builder.Windows, builder.Pair]:
