@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from service.core.artifacts.explanation import TITLES, build_explanation, is_described, percent
+from service.core.artifacts.floating import FloatGroup, group_floating
 from service.core.digest import canonical_json
 from service.core.errors import OctetError
 from service.core.provenance.score import metrics_of
@@ -25,6 +26,7 @@ REPORTS = (
     "score",
 )  # parts of an artifact's URL, and members of `core.artifacts.artifact.Report`
 
+_MOST_GROUPS = 8
 _STYLES = {Outcome.EQUAL: "green", Outcome.DOCUMENTED: "green", Outcome.DIFFERENT: "bold red"}
 
 
@@ -62,8 +64,7 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
     if coverage := reports.get("coverage"):
         yield _line("integers", f"{coverage['integer_percent']:.4g} % of {coverage['macs']:,} multiply-accumulates")
         yield from _time(coverage, reports.get("profile"))
-        for operator in coverage["floating"]:
-            yield _line("float", f"{operator['op']}: {operator['reason']}")
+        yield from _floating(coverage, reports.get("profile"))
         if inexact := coverage.get("kernels", {}).get("inexact"):
             functions = ", ".join(sorted({name for names in inexact.values() for name in names}))
             yield _line("inexact", f"a GPU's {functions} may differ from a CPU's in the last bit", "yellow")
@@ -86,6 +87,26 @@ def _score(document: Mapping[str, Any]) -> Text:
 def metrics_text(metrics: Mapping[str, Metric]) -> str:
     """Returns scores with their confidence intervals in a line."""
     return ", ".join(f"{name} {each.value:.3g} ({each.low:.3g} to {each.high:.3g})" for name, each in metrics.items())
+
+
+def floating_lines(groups: Sequence[FloatGroup], macs: int, seconds: float = 0.0) -> Iterator[str]:
+    """Yields a phrase for each of the most expensive groups of operators that compute in float, and one for the rest.
+
+    Args:
+        macs, seconds: those of the whole model.
+    """
+    yield from (group.text(macs, seconds) for group in groups[:_MOST_GROUPS])
+    if rest := groups[_MOST_GROUPS:]:
+        yield f"{sum(group.count for group in rest)} operators of {len(rest)} other types"
+
+
+def _floating(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:
+    """Yields the operators that compute in float, by type, with their shares of the work and of the measured time."""
+    explanation = build_explanation(coverage, profile) if profile is not None and is_described(coverage) else None
+    seconds = {} if explanation is None else explanation.seconds_of([each["op"] for each in coverage["floating"]])
+    whole = 0.0 if explanation is None else explanation.seconds
+    for text in floating_lines(group_floating(coverage["floating"], seconds), coverage["macs"], whole):
+        yield _line("in float", text)
 
 
 def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:

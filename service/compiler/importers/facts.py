@@ -16,6 +16,7 @@ from service.compiler.qnn import coverage, graph
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.artifacts.floating import group_floating
 from service.core.models.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
@@ -41,6 +42,8 @@ def facts_of(imported: ImportedModel) -> Facts:
         _scheme([*map(_parts, activations)]),
         imported.metadata,
         (*imported.notices, *_not_quantized(covered, imported.format)),
+        group_floating(covered["floating"]),
+        covered["integer_macs"],
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from service.core.artifacts.floating import FloatGroup
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.signature import ModelSignature
 
@@ -49,6 +50,8 @@ class Facts:
         parameter_bytes: the size of all constants in the file.
         weights, activations: the quantization schemes; None if no weights, or no activations, are quantized.
         metadata: labels and preprocessing from the file.
+        floating: the operators that compute in float, by type and reason.
+        integer_macs: the multiply-accumulates in integers; None in the report of a release before 0.3.
         notices: sentences that the model's owner should read: about parts of the file that were ignored, or that the
             model is not quantized.
     """
@@ -63,6 +66,8 @@ class Facts:
     activations: Scheme | None
     metadata: ModelMetadata = NOTHING
     notices: tuple[str, ...] = ()
+    floating: tuple[FloatGroup, ...] = ()
+    integer_macs: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,6 +81,8 @@ class Facts:
             "activations": None if self.activations is None else asdict(self.activations),
             **({"metadata": self.metadata.to_json()} if self.metadata else {}),
             **({"notices": list(self.notices)} if self.notices else {}),
+            "floating": [each.to_json() for each in self.floating],
+            "integer_macs": self.integer_macs,
         }
 
     @staticmethod
@@ -92,6 +99,8 @@ class Facts:
             activations,
             ModelMetadata.from_json(facts.get("metadata") or {}),
             tuple(map(str, facts.get("notices", ()))),
+            tuple(map(FloatGroup.from_json, facts.get("floating", ()))),
+            facts.get("integer_macs"),
         )
 
 

@@ -38,3 +38,14 @@ def test_functions_of_a_gpu_that_may_differ_in_the_last_bit_are_named() -> None:
     text = str(summary({"coverage": {**COVERAGE, "kernels": {**COVERAGE["kernels"], "inexact": inexact}}}))
     assert "inexact     a GPU's exp, log may differ" in text
     assert "inexact" not in str(summary({"coverage": COVERAGE}))
+
+
+def test_operators_in_float_are_grouped_by_type_with_their_share_of_the_time() -> None:
+    floating = [{"op": f"Erf_{i}_x", "macs": 0, "reason": "real"} for i in range(985)]
+    floating += [{"op": f"T{chr(65 + i)}_1_x", "macs": 0, "reason": "real"} for i in range(9)]
+    plain = [{"layer": each["op"], "operators": "erf", "place": 1, "macs": 0, "reason": ""} for each in floating]
+    coverage = {**COVERAGE, "floating": floating, "kernels": {"layers": [LAYER], "plain": plain}}
+    lines = str(summary({"coverage": coverage, "profile": profile(octet_conv_a=3.0, octet_plain_erf=1.0)})).splitlines()
+    assert sum("in float" in line for line in lines) == 9
+    assert "  in float    985 Erf, 25 % of the time: real" in lines
+    assert lines[-1] == "  in float    2 operators of 2 other types"

@@ -80,6 +80,15 @@ class Metadata(Wire):
     layout: Layout | None = Field(None, description="The layout of the picture input, if its shape does not show it.")
 
 
+class FloatGroup(Wire):
+    """The operators of one type that compute in float for the same reason."""
+
+    operator: str = Field(description="Their type in the model file; of a single operator, its name.")
+    count: int
+    macs: int = Field(description="Their multiply-accumulates of one call.")
+    reason: str
+
+
 class Facts(Wire):
     """Facts about a model that are known before it is compiled."""
 
@@ -94,4 +103,8 @@ class Facts(Wire):
     metadata: Metadata | None = Field(None, description="Labels and preprocessing from the file.")
     notices: list[str] = Field(
         [], description="Sentences for people: parts of the file that were left out, or that the model is float."
+    )
+    floating: list[FloatGroup] = Field([], description="The operators that compute in float.")
+    integer_macs: int | None = Field(
+        None, description="Multiply-accumulates in integers; null for a model that a release before 0.3 read."
     )

@@ -13,6 +13,7 @@ from rich.text import Text
 from service.cli.options import DialectOption, InputShapeOption, JsonOption, ModelFile, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
+from service.cli.reports import floating_lines
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.options import parse_shapes
 from service.core.errors import from_json
@@ -88,6 +89,8 @@ def table_of(facts: Facts) -> Table:
     """Formats a model file's facts for people."""
     table = Table.grid(padding=(0, 2))
     rows = [
+        *([("runs", _runs(facts))] if facts.integer_macs is not None else []),
+        *(("in float", text) for text in floating_lines(facts.floating, facts.macs)),
         ("format", facts.format),
         *((f"input {spec.name}", _tensor(spec)) for spec in facts.signature.inputs),
         *((f"output {spec.name}", _tensor(spec)) for spec in facts.signature.outputs),
@@ -109,7 +112,7 @@ def outline_table(outline: Outline) -> Table:
     """Formats the outline of a file that cannot be compiled: first the reason and what to do."""
     table = Table.grid(padding=(0, 2))
     rows = [
-        ("not compiled", outline.error["message"]),
+        ("refused because", outline.error["message"]),
         *([("hint", outline.error["hint"])] if "hint" in outline.error else []),
         ("format", outline.format),
         *((f"input {name}", f"{dtype} {_shape(shape)}") for name, dtype, shape in outline.inputs),
@@ -120,6 +123,18 @@ def outline_table(outline: Outline) -> Table:
     for label, value in rows:
         table.add_row(Text(label, style="dim"), Text(value))
     return table
+
+
+def _runs(facts: Facts) -> str:
+    """Returns how the model runs, in a phrase."""
+    if not facts.floating:
+        return "in integers"
+    if not facts.integer_macs and facts.weights is None and facts.activations is None:
+        return "in float"
+    count = sum(group.count for group in facts.floating)
+    share = (facts.integer_macs or 0) / facts.macs if facts.macs else 1.0
+    operators = f"{count} operator{'s' if count > 1 else ''} in float"
+    return f"{100 * share:.3g} % of the multiply-accumulates in integers, {operators}"
 
 
 def _shape(shape: tuple[int | str | None, ...]) -> str:

@@ -18,6 +18,8 @@ from service.core.models.signature import Quantization, TensorSpec, datatype_of
 At = Callable[[str, str], None]
 Shapes = Mapping[str, Sequence[int]]  # name of an input -> its shape; "" means the only input
 
+LEAVE_OUT = "export the model without it, or define the operator in a dialect (docs/how-to/dialects.md)"
+
 
 @contextmanager
 def import_stage() -> Iterator[None]:
@@ -111,18 +113,19 @@ def count_types(types: Sequence[str]) -> str:
 def unsupported_operators(
     obstacles: Sequence[tuple[str, str]], total: int, op: str, tensor: str, hint: str | None
 ) -> UnsupportedOperator:
-    """Returns the error for operators that cannot be converted. It lists at most `names.MOST_NAMES` of them, and as
-    many types.
+    """Returns the error for operators that cannot be converted. It lists at most `names.MOST_NAMES` types, and the name
+    of the first operator.
 
     Args:
         obstacles: the type of each operator, with a reason if there is one, and its name.
         total: the number of all operators of the model.
+        hint: what to do about these operators; None if there is no better remedy than to leave them out.
     """
     types = count_types([what for what, _ in obstacles])
+    where = f"it is {obstacles[0][1]}" if len(obstacles) == 1 else f"the first is {obstacles[0][1]}"
     return UnsupportedOperator(
-        f"{len(obstacles)} of {total} operators cannot be compiled: {types}. "
-        f"They are: {join_names([name for _, name in obstacles])}",
+        f"{len(obstacles)} of {total} operators cannot be compiled: {types}; {where}",
         op=op,
         tensor=tensor,
-        hint=hint,
+        hint=hint or LEAVE_OUT,
     )

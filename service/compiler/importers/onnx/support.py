@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from service.compiler.importers.builder.module import unsupported_operators
 from service.compiler.importers.names import shortened
-from service.compiler.importers.onnx.model import OWN_DOMAIN, Model
+from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
@@ -28,8 +28,8 @@ def check_support(model: Model) -> None:
     Requires: quantized operators have been created (`qdq.fuse`).
 
     Raises:
-        UnsupportedOperator: some operators cannot be converted. The message lists their types and their names, at most
-            `names.MOST_NAMES` of each.
+        UnsupportedOperator: some operators cannot be converted. The message lists at most `names.MOST_NAMES` of their
+            types, and names the first operator.
         Unsupported: an operator uses a constant that no operator can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
@@ -78,12 +78,11 @@ def is_quantized(op_type: str) -> bool:
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 
 
-def _hint(types: Collection[str]) -> str:
+def _hint(types: Collection[str]) -> str | None:
     remedies = [_REMEDIES[each] for each in types if each in _REMEDIES]
     if remedies and len(remedies) == len(types):
         return "; ".join(dict.fromkeys(remedies))
-    known = sorted(name for name in RULES if not name.startswith(f"{OWN_DOMAIN}."))
-    return f"Octet compiles: {', '.join(known)}; export the model without the others"
+    return None
 
 
 def _output(operator: Operator) -> str:

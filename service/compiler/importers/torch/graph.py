@@ -16,9 +16,6 @@ from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
 from service.core.errors import Unsupported
 
 _LONGEST_ARGUMENT = 40  # the longest argument in a message
-_COMPILED = "Octet compiles: " + ", ".join(
-    sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
-)
 
 
 class Graph:
@@ -41,7 +38,6 @@ class Graph:
         self._count += 1
         self._at(label, output)
         if rule is None:
-            self._hint = self._hint or _COMPILED
             return self._obstacle(name, output)
         if any(_is_unknown(value) for value in (*arguments, *named.values())):
             return UNKNOWN
@@ -65,8 +61,8 @@ class Graph:
         """Checks that every operator that was called could be converted.
 
         Raises:
-            UnsupportedOperator: some operators could not. The message lists their types and their names, at most
-                `names.MOST_NAMES` of each.
+            UnsupportedOperator: some operators could not. The message lists at most `names.MOST_NAMES` of their types,
+                and names the first operator.
         """
         if not self._obstacles:
             return

@@ -132,10 +132,18 @@ function versions({ name, versions: all, aliases }, isOffered, { onChosen, onSwi
     reason && h("div", { class: "quiet" }, reason),
     h("div", { class: "quiet" }, `${format}, ${bytes(size)}, ${ago(created)}`),
     facts && h("div", { class: "quiet" }, `${count(facts.parameters)} parameters, ${count(facts.macs)} multiply-accumulates; ${signature(facts.signature)}`),
+    (facts?.floating ?? []).length > 0 && h("div", { class: "quiet" }, inFloat(facts)),
     (facts?.notices ?? []).map((notice) => h("div", { class: "quiet" }, notice)),
     actions(name, version, aliases, isOffered(version), onSwitched),
     all.length > 1 && button(`delete-${version}`, name, `Delete version ${version}`, () => remove(name, version, onDeleted)),
   )));
+}
+
+/** The operators that compute in float, by type: the first few, and the share of the multiply-accumulates. */
+function inFloat({ floating, macs, integer_macs: integers }) {
+  const named = floating.slice(0, 3).map(({ operator, count: times }) => (times > 1 ? `${times} ${operator}` : operator));
+  const share = macs ? `, ${(100 * (macs - integers) / macs).toFixed(1)} % of the multiply-accumulates` : "";
+  return `in float: ${named.join(", ")}${floating.length > 3 ? ` and ${floating.length - 3} other types` : ""}${share}`;
 }
 
 function signature({ inputs, outputs }) {

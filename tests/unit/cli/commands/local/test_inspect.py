@@ -81,7 +81,7 @@ def test_a_float_model_that_is_not_compiled_is_outlined(tmp_path: Path) -> None:
     path = tmp_path / "float.onnx"
     path.write_bytes(model.build())
     shown = " ".join(run("inspect", str(path)).split())
-    assert shown.startswith("not compiled 1 of 2 operators cannot be compiled: Unique")
+    assert shown.startswith("refused because 1 of 2 operators cannot be compiled: Unique; it is Unique #1")
     assert "input x float32 [N, 4]" in shown
     assert "1 MatMul" in shown
     refused = CliRunner().invoke(app, ["inspect", str(path), "--graph"])

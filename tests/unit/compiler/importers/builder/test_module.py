@@ -26,7 +26,11 @@ def test_main_returns_one_value_or_a_tuple(count: int) -> None:
 
 def test_obstacles_are_counted_and_named() -> None:
     error = unsupported_operators([("Loop", "Loop #1 → a"), ("Loop", "Loop #2 → b")], 5, "Loop #1", "a", "unroll it")
-    assert error.message == ("2 of 5 operators cannot be compiled: Loop (2 times). They are: Loop #1 → a, Loop #2 → b")
+    assert error.message == "2 of 5 operators cannot be compiled: Loop (2 times); the first is Loop #1 → a"
+    assert error.hint == "unroll it"
+    error = unsupported_operators([("Det", "Det #3 → y")], 5, "Det #3", "y", None)
+    assert error.message == "1 of 5 operators cannot be compiled: Det; it is Det #3 → y"
+    assert "define the operator in a dialect" in str(error.hint)
 
 
 def test_a_shape_for_another_input_is_refused() -> None:
