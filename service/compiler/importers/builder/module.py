@@ -119,7 +119,7 @@ def unsupported_operators(
     Args:
         obstacles: the type of each operator, with a reason if there is one, and its name.
         total: the number of all operators of the model.
-        hint: what to do about these operators; None if there is no better remedy than to leave them out.
+        hint: what to do about these operators; None to advise to leave them out.
     """
     types = count_types([what for what, _ in obstacles])
     where = f"it is {obstacles[0][1]}" if len(obstacles) == 1 else f"the first is {obstacles[0][1]}"
