@@ -72,6 +72,13 @@ def _elementwise(function: Callable[..., Array]) -> Meaning:
     return compute
 
 
+def _divided(lhs: Array, rhs: Array) -> Array:
+    """Divides. Quotients of whole numbers are rounded towards zero, as in generated code."""
+    if lhs.dtype.kind not in "iu":
+        return np.asarray(lhs / rhs)
+    return np.asarray((lhs - np.fmod(lhs, rhs)) // rhs)
+
+
 # Each element of the result depends only on the operands' elements at its position. The operands are broadcast to one
 # shape.
 ELEMENTWISE: dict[str, Meaning] = {
@@ -81,10 +88,14 @@ ELEMENTWISE: dict[str, Meaning] = {
     "relax.asin": _elementwise(np.arcsin),
     "relax.astype": _astype,
     "relax.atan": _elementwise(np.arctan),
+    "relax.bitwise_and": _elementwise(np.bitwise_and),
+    "relax.bitwise_not": _elementwise(np.invert),
+    "relax.bitwise_or": _elementwise(np.bitwise_or),
+    "relax.bitwise_xor": _elementwise(np.bitwise_xor),
     "relax.ceil": _elementwise(np.ceil),
     "relax.cos": _elementwise(np.cos),
     "relax.cosh": _elementwise(np.cosh),
-    "relax.divide": _elementwise(np.divide),
+    "relax.divide": _elementwise(_divided),
     "relax.equal": _elementwise(np.equal),
     "relax.erf": _elementwise(np.vectorize(math.erf, otypes=[np.float64])),
     "relax.exp": _elementwise(np.exp),
@@ -94,6 +105,7 @@ ELEMENTWISE: dict[str, Meaning] = {
     "relax.greater_equal": _elementwise(np.greater_equal),
     "relax.isinf": _elementwise(np.isinf),
     "relax.isnan": _elementwise(np.isnan),
+    "relax.left_shift": _elementwise(np.left_shift),
     "relax.less": _elementwise(np.less),
     "relax.less_equal": _elementwise(np.less_equal),
     "relax.log": _elementwise(np.log),
@@ -109,6 +121,7 @@ ELEMENTWISE: dict[str, Meaning] = {
     "relax.nn.relu": _elementwise(lambda x: np.maximum(x, x.dtype.type(0))),
     "relax.not_equal": _elementwise(np.not_equal),
     "relax.power": _elementwise(np.power),
+    "relax.right_shift": _elementwise(np.right_shift),
     "relax.round": _elementwise(np.rint),
     "relax.sign": _elementwise(np.sign),
     "relax.sin": _elementwise(np.sin),

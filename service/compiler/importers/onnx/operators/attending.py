@@ -5,7 +5,7 @@ is float32, as in contrib_ops/cpu/bert/attention_cpu_base.h.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import relax
@@ -63,27 +63,34 @@ def attended(
     added: Sequence[relax.Expr],
     scale: float | None,
     softcap: float = 0.0,
+    watch: Callable[[int, relax.Expr], None] = lambda stage, scores: None,
 ) -> relax.Call:
     """Returns softmax(scale * query * key' + the sum of `added`) * value, as a call that is not bound yet.
 
     Args:
         scale: the factor of the scores, or None for 1 / sqrt(size).
         softcap: a bound of the scores, which tanh applies before anything is added; 0 for none.
+        watch: called with the scores after each stage: 0, the product; 1, bounded; 2, with everything added; 3, after
+            the softmax.
     """
     turned = node.emit(relax.op.permute_dims(key, (0, 1, 3, 2)), "turned")
     scores = node.emit(ops.real_matmul(query, turned), "scores")
     made = Real(node.emit, scores)
     made.x = made.apply(relax.op.multiply, scores, 1 / math.sqrt(shape_of(query)[3]) if scale is None else scale)
+    watch(0, made.x)
     if softcap:
         node.require(softcap > 0 and math.isfinite(softcap), f"has the invalid softcap {softcap}")
         ratio = made.apply(relax.op.divide, made.x, softcap)
         made.x = made.apply(relax.op.multiply, made(ops.real_function("tanh", ratio)), softcap)
+    watch(1, made.x)
     for each in added:
         made.x = made.apply(relax.op.add, made.x, each)
+    watch(2, made.x)
     weights = made(real.softmax(made, 3))
     if added:  # the result of a query that can read no key is zero
         largest = made(relax.op.max(made.x, axis=[3], keepdims=True))
         weights = made.apply(relax.op.where, made.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
+    watch(3, weights)
     return ops.real_matmul(weights, value)
 
 

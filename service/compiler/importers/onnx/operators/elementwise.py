@@ -64,10 +64,35 @@ def arithmetic(node: Node) -> Value:
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
-    if kind == "Div" and np.dtype(node.dtype(0)).kind == "i":
-        # an integer division by zero would end the process
-        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")
-    return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="fi")(node)
+    if kind == "Div" and np.dtype(node.dtype(0)).kind in "iu":
+        return _divided(node)
+    return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="fiu")(node)
+
+
+def _divided(node: Node) -> Value:
+    """Divides whole numbers, rounding towards zero. A constant divisor must not be 0.
+
+    An integer division by zero, or of the smallest number by -1, would end the process. If the divisor is computed,
+    the quotient by 0 is therefore 0 (ONNX does not define it), and the quotient by -1 is computed as the negative.
+    """
+    node.require(node.dtype(0) == node.dtype(1), f"cannot divide {node.dtype(0)} by {node.dtype(1)}")
+    divisor, dtype = node.constant_data(1), node.dtype(0)
+    if divisor is not None:
+        node.require_supported(bool((divisor != 0).all()), "divides by zero")
+        if dtype.startswith("u") or bool((divisor != -1).all()):
+            return node.emit(relax.op.divide(*real.operands(node)))
+    zero, one, minus = (node.literal(np.array(value).astype(dtype)) for value in (0, 1, -1))
+    lhs, rhs = real.operands(node)
+    is_zero = node.emit(relax.op.equal(rhs, zero), "zero")
+    safe = node.emit(relax.op.where(is_zero, one, rhs), "safe")
+    if dtype.startswith("u"):
+        quotient = node.emit(relax.op.divide(lhs, safe), "quotient")
+    else:
+        is_minus = node.emit(relax.op.equal(rhs, minus), "minus")
+        safe = node.emit(relax.op.where(is_minus, one, safe), "safe")
+        quotient = node.emit(relax.op.divide(lhs, safe), "quotient")
+        quotient = node.emit(relax.op.where(is_minus, relax.op.subtract(zero, quotient), quotient), "quotient")
+    return node.emit(relax.op.where(is_zero, zero, quotient))
 
 
 def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:

@@ -30,7 +30,13 @@ _PER_CHANNEL_SINCE = 21  # in earlier operator sets, GroupNormalization has one 
 def layer_normalization(node: Node) -> Value:
     """Inputs: X, Scale, B. Normalizes over all axes from `axis` on."""
     float32(node, *range(node.input_count))
-    return _rows(node, node.expr(0), 1, 2, centered=True), None, None
+    result = _rows(node, node.expr(0), 1, 2, centered=True)
+    if not any(node.operator.outputs[1:]):
+        return result, None, None
+    axes = list(range(node.axis(node.attribute("axis", -1), len(node.shape(0))), len(node.shape(0))))
+    made = Real(node.emit, node.expr(0))
+    _, factor = _moments(made, axes, node.attribute("epsilon", 1e-5), centered=True)
+    return result, made(made.mean(made.x, axes)), factor
 
 
 def rms_normalization(node: Node) -> Value:

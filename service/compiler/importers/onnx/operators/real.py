@@ -17,6 +17,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
+from service.compiler.importers.builder import movement
 from service.compiler.importers.onnx.blocks import fills_blocks, reads_blocks
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Real
@@ -176,17 +177,24 @@ def reciprocal(node: Node) -> Value:
 
 
 def power(node: Node) -> Value:
-    """Inputs: x, exponent. Squares and cubes are computed as products, other powers as functions."""
+    """Inputs: x, exponent. Squares and cubes are computed as products, other powers in float64, also those of whole
+    numbers (core/providers/cpu/math/element_wise_ops.cc).
+    """
     known = node.all_known()
     if known is not None and node.is_small(known):
         with np.errstate(all="ignore"):
             return node.folded(np.power(*known).astype(known[0].dtype))
-    float32(node)
-    exponent = node.known_value(1)
-    if exponent is not None and exponent.size == 1 and float(exponent.reshape(-1)[0]) in _EXACT_POWERS:
+    base, exponent = node.dtype(0), node.known_value(1)
+    node.require_supported(
+        {base, node.dtype(1)} <= {"float32", "int32", "int64"},
+        f"works on {base} and {node.dtype(1)}; only float32, int32 and int64 can be compiled",
+    )
+    whole = float(exponent.reshape(-1)[0]) if exponent is not None and exponent.size == 1 else None
+    if whole in _EXACT_POWERS:
         result = squared = node.emit(relax.op.multiply(node.expr(0), node.expr(0)), "squared")
-        return squared if float(exponent.reshape(-1)[0]) == 2 else node.emit(relax.op.multiply(result, node.expr(0)))
-    return node.emit(Real(node.emit, node.expr(0)).in_float64(relax.op.power, node.expr(0), node.expr(1)))
+        return squared if whole == 2 else node.emit(relax.op.multiply(result, node.expr(0)))
+    wide = [node.emit(relax.op.astype(node.expr(index), "float64"), "wide") for index in (0, 1)]
+    return node.emit(relax.op.astype(node.emit(relax.op.power(*wide), "power"), base))
 
 
 def where(node: Node) -> Value:
@@ -232,13 +240,19 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
 
 
 def extreme_place(make: Callable[..., relax.Call]) -> Convert:
-    """Returns the converter of ArgMax or ArgMin, which give the int64 index of the first extreme element."""
+    """Returns the converter of ArgMax or ArgMin, which give the int64 index of the first extreme element, or of the
+    last one (`select_last_index`).
+    """
 
     def convert(node: Node) -> Value:
-        if node.attribute("select_last_index", 0):
-            node.unsupported("returns the last of equal values (select_last_index), which cannot be compiled")
         axis = node.axis(node.attribute("axis", 0), len(node.shape(0)))
-        return node.emit(make(node.expr(0), axis=axis, keepdims=bool(node.attribute("keepdims", 1))))
+        keepdims, x = bool(node.attribute("keepdims", 1)), node.expr(0)
+        if not node.attribute("select_last_index", 0):
+            return node.emit(make(x, axis=axis, keepdims=keepdims))
+        size = node.shape(0)[axis]
+        turned = movement.take(node, x, axis, size, lambda: np.arange(size)[::-1], "turned")
+        first = node.emit(make(turned, axis=axis, keepdims=keepdims), "first")
+        return node.emit(relax.op.subtract(node.literal(np.array(size - 1, np.int64)), first))
 
     return convert
 

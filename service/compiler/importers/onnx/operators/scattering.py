@@ -123,8 +123,48 @@ def _replaced(node: Node, positions: Array, count: int, width: int) -> Value:
     return node.with_input_type(node.emit(relax.op.reshape(taken, shape)))
 
 
+def tensor_scatter(node: Node) -> Value:
+    """Inputs: past_cache, update, write_indices `[B]` int64. Replaces adjacent parts of the cache along one axis,
+    beginning at the index of each sample, or at 0. In the mode `circular`, parts beyond the end continue at the
+    beginning; otherwise, they replace the last part.
+    """
+    shape, given = node.shape(0), node.shape(1)
+    axis, mode = node.axis(node.attribute("axis", -2), len(shape)), node.attribute("mode", "linear")
+    fits = len(given) == len(shape) and all(
+        a == b or (index == axis and a <= b) for index, (a, b) in enumerate(zip(given, shape, strict=True))
+    )
+    node.require(fits and axis > 0, f"has an update {list(given)}, which does not fit the cache {list(shape)}")
+    node.require(mode in ("linear", "circular"), f"has the unknown mode {shortened(mode)}")
+    node.require(node.dtype(0) == node.dtype(1), f"cannot write {node.dtype(1)} into {node.dtype(0)}")
+    batch, size, count = shape[0], shape[axis], given[axis]
+    steps = node.literal(np.arange(count, dtype=np.int64).reshape(1, count))
+    if node.has(2):
+        node.require(node.shape(2) == (batch,) and node.dtype(2) == "int64", "has indices that are not [B] int64")
+        starts = node.emit(relax.op.reshape(node.expr(2), (batch, 1)), "starts")
+        at = node.emit(relax.op.add(starts, steps), "at")
+    else:
+        at = node.emit(relax.op.broadcast_to(steps, (batch, count)), "at")
+    length = node.literal(np.array(size, np.int64))
+    if mode == "circular":
+        at = node.emit(relax.op.floor_mod(at, length), "around")
+    at = indices_of(node, at, None, [size])
+    own = node.literal((np.arange(batch, dtype=np.int64) * size).reshape(batch, 1))
+    places = node.emit(relax.op.reshape(node.emit(relax.op.add(at, own), "places"), (batch * count,)), "places")
+    order = [0, axis, *(each for each in range(1, len(shape)) if each != axis)]
+    width = math.prod(shape) // (batch * size)
+    rows = [
+        node.emit(relax.op.reshape(node.emit(relax.op.permute_dims(x, order), "moved"), (batch * each, width)), "rows")
+        for x, each in ((node.expr(0), size), (node.expr(1), count))
+    ]
+    written = node.emit(ops.scatter_rows(rows[0], places, rows[1]), "written")
+    moved = node.emit(relax.op.reshape(written, [shape[each] for each in order]), "cells")
+    back = [order.index(each) for each in range(len(shape))]
+    return node.with_input_type(node.emit(relax.op.permute_dims(moved, back)))
+
+
 SCATTERING: dict[str, tuple[Convert, tuple[int, int]]] = {
     "Scatter": (scatter_elements, (3, 3)),
     "ScatterElements": (scatter_elements, (3, 3)),
     "ScatterND": (scatter_nd, (3, 3)),
+    "TensorScatter": (tensor_scatter, (2, 3)),
 }

@@ -15,7 +15,6 @@ from tvm import relax
 from service.compiler.importers.onnx.file.schema import DTYPES
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.node import Node, Value
-from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.core.models.arrays import Array
 
 _LONGEST = 1 << 16  # the most elements of a Range
@@ -141,11 +140,6 @@ def modulo_computed(node: Node) -> Value:
     if whole:
         node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")
     return node.emit((relax.op.mod if truncated else relax.op.floor_mod)(node.expr(0), node.expr(1)))
-
-
-def reduce_prod(node: Node, data: Array, *_axes: Array) -> Array:
-    axes, keepdims = reduced_axes(node)
-    return np.asarray(np.prod(data, axis=tuple(axes), keepdims=keepdims, dtype=data.dtype)) if axes else data
 
 
 def non_zero(_node: Node, data: Array) -> Array:

@@ -27,8 +27,6 @@ def attention(node: Node) -> Value:
     S, N]` with the numbers of heads as attributes. If there are fewer heads of keys and values than of queries, each
     serves several heads of queries.
     """
-    if any(node.operator.outputs[3:]):
-        node.unsupported("returns its scores, which cannot be compiled")
     for name in node.operator.attributes.keys() - _ATTRIBUTES:
         node.unsupported(f"has the attribute {shortened(name)}, which cannot be compiled")
     float32(node, 0, 1, 2)
@@ -41,6 +39,7 @@ def attention(node: Node) -> Value:
     key, value = (attending.with_past(node, x, past) for x, past in ((key, _PAST_KEY), (value, _PAST_VALUE)))
     heads = shape_of(query)[1]
     added = [*_mask(node, shape_of(key)[2]), *_places(node, query, key)]
+    stages: dict[int, relax.Expr] = {}
     result = attending.attended(
         node,
         query,
@@ -49,9 +48,12 @@ def attention(node: Node) -> Value:
         added,
         node.attribute("scale", 0.0) or None,
         node.attribute("softcap", 0.0),
+        stages.__setitem__,
     )
     whole = attending.join_heads(node, result) if len(node.shape(0)) == 3 else node.emit(result)
-    return whole, key, value
+    stage = node.attribute("qk_matmul_output_mode", 0)
+    node.require(stage in stages, f"has the unknown qk_matmul_output_mode {stage}")
+    return whole, key, value, stages[stage]
 
 
 def _mask(node: Node, length: int) -> list[relax.Expr]:
