@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def test_pixels_are_those_of_onnx_runtime(mode: str, opset: int, padding: str, c
         for reach in (4.0,) if "cubic" in mode else (0.7, 4.0):
             image = rng.standard_normal(shape).astype(np.float32)
             places = (rng.standard_normal(grid) * reach).astype(np.float32)
-            names = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+            names: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": corners}
             assert_as_onnx_runtime("GridSample", [image, places], opset=opset, **names)
 
 

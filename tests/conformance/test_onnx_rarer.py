@@ -119,7 +119,8 @@ def test_the_last_of_equal_values(op_type: str, axis: int) -> None:
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3), (2, 4, 3, 2)])
 def test_losses(op_type: str, reduction: str, shape: tuple[int, ...]) -> None:
-    for ignored in ({}, {"ignore_index": -1}, {"ignore_index": 2}):
+    choices: list[dict[str, Any]] = [{}, {"ignore_index": -1}, {"ignore_index": 2}]
+    for ignored in choices:
         classes = _whole("int64", shape[0], *shape[2:], low=0) % 4
         if ignored.get("ignore_index") == -1:
             classes.reshape(-1)[0] = -1

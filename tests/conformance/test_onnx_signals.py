@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import OctetError
 from service.core.models.arrays import Array
 from tests.support.onnx_builder import OnnxBuilder
-from tests.support.onnx_operator import Constant, assert_as_onnx_runtime, constant, model_of
+from tests.support.onnx_operator import Constant, Operand, assert_as_onnx_runtime, constant, model_of
 from tests.support.onnx_reference import Reference
 
 # Of lengths that are not powers of two, ONNX Runtime's own error is up to 4e-4 of the largest value.
@@ -29,7 +31,7 @@ def _random(*shape: int) -> Array:
 def test_a_transform_is_that_of_onnx_runtime(length: int, parts: int, inverse: int, onesided: int) -> None:
     size = length // 2 + 1 if inverse and onesided else length
     tolerance = TOLERANCE_OF_POWERS if length & (length - 1) == 0 else TOLERANCE
-    operands = [_random(2, size, parts), constant(length)]
+    operands: list[Operand] = [_random(2, size, parts), constant(length)]
     assert_as_onnx_runtime("DFT", operands, tolerance=tolerance, inverse=inverse, onesided=onesided)
 
 
@@ -61,20 +63,20 @@ def test_a_signal_is_cut_off_or_filled(length: int) -> None:
 def test_a_short_time_transform_is_that_of_onnx_runtime(samples: int, length: int, step: int) -> None:
     window = np.hanning(length).astype(np.float32)
     for onesided in (0, 1):
-        operands = [_random(2, samples, 1), constant(step), Constant(window), constant(length)]
+        operands: list[Operand] = [_random(2, samples, 1), constant(step), Constant(window), constant(length)]
         assert_as_onnx_runtime("STFT", operands, opset=17, tolerance=TOLERANCE, onesided=onesided)
     assert_as_onnx_runtime("STFT", [_random(2, samples), constant(step), window], opset=17, tolerance=TOLERANCE)
-    complex_ = [_random(1, samples, 2), constant(step), None, constant(length)]
+    complex_: list[Operand] = [_random(1, samples, 2), constant(step), None, constant(length)]
     assert_as_onnx_runtime("STFT", complex_, opset=17, tolerance=TOLERANCE, onesided=0)
 
 
 def test_a_compiled_transform_equals_the_oracle() -> None:
     window = Constant(np.hanning(48).astype(np.float32))
-    operands = [_random(1, 200, 1), constant(16), window]
+    operands: list[Operand] = [_random(1, 200, 1), constant(16), window]
     assert_as_onnx_runtime("STFT", operands, opset=17, tolerance=TOLERANCE, compiled=True)
 
 
-def _filtered(op_type: str, operands: list[Constant], rows: int, **attributes: int) -> tuple[bytes, Array]:
+def _filtered(op_type: str, operands: list[Constant], rows: int, **attributes: Any) -> tuple[bytes, Array]:
     """Returns a model that multiplies ones by a constant tensor that the operator computes, and the ones."""
     model = OnnxBuilder()
     ones = np.ones((rows, 1) if op_type == "MelWeightMatrix" else rows, np.float32)

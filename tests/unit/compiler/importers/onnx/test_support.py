@@ -33,7 +33,7 @@ def test_an_unsupported_operator_has_a_remedy() -> None:
 def test_unsupported_outputs_are_allowed_if_nothing_reads_them() -> None:
     model = OnnxBuilder()
     x, row = model.input("x", "float32", [1, 4]), model.constant(np.ones(4), "float32")
-    model.node("LayerNormalization", [x, row], ["y", "mean"])
+    model.node("SkipLayerNormalization", [x, x, row], ["y", "mean"], "com.microsoft")
     model.output("y", "float32")
     assert import_model(model.build()).signature.outputs[0].shape == (1, 4)
     model.output("mean", "float32")

@@ -58,7 +58,7 @@ class _Sampler:
     corners: bool
 
     @property
-    def made(self) -> Real:
+    def real(self) -> Real:
         return Real(self.node.emit, self.node.expr(0))
 
     @property
@@ -70,14 +70,14 @@ class _Sampler:
     def rows(self) -> relax.Expr:
         """The pixels of all images, `[N * pixels, C]`."""
         rank, channels = len(self.shape), self.shape[1]
-        last = self.made(relax.op.permute_dims(self.node.expr(0), [0, *range(2, rank), 1]))
-        return self.made(relax.op.reshape(last, (int(np.prod(self.shape)) // channels, channels)))
+        last = self.real(relax.op.permute_dims(self.node.expr(0), [0, *range(2, rank), 1]))
+        return self.real(relax.op.reshape(last, (int(np.prod(self.shape)) // channels, channels)))
 
     def positions(self) -> list[relax.Expr]:
         """Returns the position along each axis of the image, from the first axis to the last: `[N * count, 1]`, in
         pixels.
         """
-        made, axes = self.made, len(self.shape) - 2
+        made, axes = self.real, len(self.shape) - 2
         grid = made(relax.op.reshape(self.node.expr(1), (self.shape[0] * self.count, axes)))
         found = []
         for column, size in zip(range(axes)[::-1], self.shape[2:], strict=True):
@@ -94,7 +94,7 @@ class _Sampler:
         """Returns the pixels at whole positions along each axis, `[N * count, C]`. A position outside of the image
         reads zeros, the nearest pixel of the edge, or the pixel to which it is reflected.
         """
-        made, sizes = self.made, self.shape[2:]
+        made, sizes = self.real, self.shape[2:]
         inside: relax.Expr | None = None
         flat: relax.Expr | None = None
         for position, size in zip(at, sizes, strict=True):
@@ -119,7 +119,7 @@ class _Sampler:
 
     def _reflected(self, position: relax.Expr, size: int) -> relax.Expr:
         """Returns the position, reflected at the image's edges until it is inside (`GsReflect`)."""
-        made = self.made
+        made = self.real
         first, last = (0.0, size - 1.0) if self.corners else (-0.5, size - 0.5)
         extent = max(last - first, 1.0)  # an image of one pixel has no extent between centres
         below = made.apply(relax.op.less, position, first)
@@ -144,7 +144,7 @@ class _Sampler:
 
 
 def _nearest(sampler: _Sampler) -> relax.Expr:
-    at = [sampler.made.apply(relax.op.round, position) for position in sampler.positions()]
+    at = [sampler.real.apply(relax.op.round, position) for position in sampler.positions()]
     return sampler.pixels(sampler.rows, at)
 
 
@@ -154,7 +154,7 @@ def _linear(sampler: _Sampler) -> relax.Expr:
     ONNX Runtime multiplies the weights of images with zeros around them first, and otherwise interpolates along one
     axis after the other.
     """
-    made, rows = sampler.made, sampler.rows
+    made, rows = sampler.real, sampler.rows
     ends, weights = [], []
     for position in sampler.positions():
         low = made.apply(relax.op.floor, position)
@@ -182,7 +182,7 @@ def _linear(sampler: _Sampler) -> relax.Expr:
 
 def _cubic(sampler: _Sampler) -> relax.Expr:
     """Interpolates between four pixels along the rows, and then between the four results."""
-    made, rows = sampler.made, sampler.rows
+    made, rows = sampler.real, sampler.rows
     steps = []
     for position in sampler.positions():
         first = made.apply(relax.op.subtract, made.apply(relax.op.floor, position), 1.0)
@@ -204,23 +204,23 @@ def _coefficients(made: Real, x: relax.Expr) -> list[relax.Expr]:
     """Returns the weights of four pixels of which the second is at the distance `x` (`GsGetCubicCoeffs`)."""
     alpha = _CUBIC_ALPHA
 
-    def moved(value: relax.Expr, by: float) -> relax.Expr:
+    def add(value: relax.Expr, by: float) -> relax.Expr:
         return made.apply(relax.op.add, value, by)
 
     def far(x: relax.Expr) -> relax.Expr:
         result = made.apply(relax.op.multiply, x, alpha)
         for by in (-5 * alpha, 8 * alpha):
-            result = made.apply(relax.op.multiply, moved(result, by), x)
-        return moved(result, -4 * alpha)
+            result = made.apply(relax.op.multiply, add(result, by), x)
+        return add(result, -4 * alpha)
 
     def near(x: relax.Expr) -> relax.Expr:
-        result = moved(made.apply(relax.op.multiply, x, alpha + 2), -(alpha + 3))
+        result = add(made.apply(relax.op.multiply, x, alpha + 2), -(alpha + 3))
         for _ in range(2):
             result = made.apply(relax.op.multiply, result, x)
-        return moved(result, 1.0)
+        return add(result, 1.0)
 
     rest, beyond = (made.apply(relax.op.subtract, relax.const(np.float32(by)), x) for by in (1, 2))
-    return [far(moved(x, 1.0)), near(x), near(rest), far(beyond)]
+    return [far(add(x, 1.0)), near(x), near(rest), far(beyond)]
 
 
 def _added(made: Real, parts: Sequence[relax.Expr]) -> relax.Expr:
