@@ -126,12 +126,13 @@ BatchOption = Annotated[
     ),
 ]
 InputShapeOption = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         "--input-shape",
         "--shape",
         metavar="[NAME=]N,C,H,W",
-        help="The input's shape, if the file leaves it open. Several inputs: x=…;y=…. Several sizes: 1x[16,32,64].",
+        help="The input's shape, if the file leaves it open. Several inputs: x=…;y=…, or the option for each. Several "
+        "sizes: 1x[16,32,64].",
         show_default=False,
     ),
 ]
@@ -187,6 +188,11 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
             f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
         )
         raise typer.BadParameter(wrong) from error
+
+
+def joined_shapes(given: list[str] | None) -> str:
+    """Returns the shapes of a repeated `--input-shape` in the form that `core.builds.options` parses."""
+    return ";".join(given or [])
 
 
 def configure_dialects(files: list[Path] | None) -> None:

@@ -123,6 +123,8 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
         sizes = [size.strip() for size in _SEPARATOR.split(written)]
         if len(sizes) > _MOST_RANK or not all(map(_SIZE.fullmatch, sizes)):
             raise InvalidInput(f"{part!r} is not a shape", hint="write it like x=1,3,224,224 or x=1x[16,32,64]")
+        if name.strip() in shapes:
+            raise InvalidInput(f"the input {name.strip()!r} has two shapes in {text!r}", hint="give one for each input")
         shapes[name.strip()] = [_size(size) for size in sizes]
     return shapes
 

@@ -33,6 +33,7 @@ from service.cli.options import (
     ThreadsOption,
     TuneOption,
     UnsandboxedOption,
+    joined_shapes,
     load_checked,
     metadata_from,
 )
@@ -65,7 +66,7 @@ def compile(
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The batch size.")] = 1,
-    input_shape: InputShapeOption = "",
+    input_shape: InputShapeOption = None,
     tune: TuneOption = None,
     accept_differences: AcceptOption = False,
     dialect: DialectOption = None,
@@ -86,7 +87,7 @@ def compile(
         with upload_of(file) as upload, StageView(output.progress) as view:
             made = [
                 compile_to(upload, output_dir, target, numerics, options, settings, view)
-                for options in _options(batch, tune, input_shape, accept_differences)
+                for options in _options(batch, tune, joined_shapes(input_shape), accept_differences)
             ]
             view.finish(time.monotonic())
         took_s, (digest, reports) = time.monotonic() - started_s, made[0]

@@ -30,6 +30,7 @@ from service.cli.options import (
     StdOption,
     ThreadsOption,
     UnsandboxedOption,
+    joined_shapes,
     load_checked,
     metadata_from,
     server_url,
@@ -137,7 +138,7 @@ def evaluate(
     ] = None,
     artifact: ArtifactOption = None,
     numerics: NumericsOption = None,
-    input_shape: InputShapeOption = "",
+    input_shape: InputShapeOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
     resize: ResizeOption = None,
@@ -161,7 +162,7 @@ def evaluate(
         if attach:
             signer_of(settings)  # an unusable key is reported before the evaluation
         if Path(model).exists():
-            shapes = parse_open_shapes(input_shape)
+            shapes = parse_open_shapes(joined_shapes(input_shape))
             request = Request(Path(model), source, artifact, against, numerics, shapes, threads, unsandboxed)
             found = _evaluate_here(request, task, settings, output, attach)
         else:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.options import DialectOption, InputShapeOption, JsonOption, ModelFile, load_checked
+from service.cli.options import DialectOption, InputShapeOption, JsonOption, ModelFile, joined_shapes, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.cli.reports import floating_lines
@@ -40,7 +40,7 @@ def inspect(
     file: ModelFile,
     graph: GraphOption = False,
     constants: ConstantsOption = False,
-    input_shape: InputShapeOption = "",
+    input_shape: InputShapeOption = None,
     dialect: DialectOption = None,
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
@@ -49,9 +49,9 @@ def inspect(
     with reporting(as_json) as output:
         require_compiler()
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed, input_shape, constants)
+            show_graph(output, file, as_json, allow_unsandboxed, joined_shapes(input_shape), constants)
             return
-        found, _ = look_into(file, allow_unsandboxed, input_shape)
+        found, _ = look_into(file, allow_unsandboxed, joined_shapes(input_shape))
         if as_json:
             output.document(found.to_json())
         else:

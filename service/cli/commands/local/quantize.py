@@ -22,6 +22,7 @@ from service.cli.options import (
     ResizeOption,
     ServerOption,
     StdOption,
+    joined_shapes,
     load_checked,
     metadata_from,
     server_url,
@@ -207,7 +208,7 @@ def quantize(
             "--on-server", help="Push the float model under the name of --push, and let the server quantize it."
         ),
     ] = False,
-    input_shape: InputShapeOption = "",
+    input_shape: InputShapeOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
     resize: ResizeOption = None,
@@ -227,6 +228,7 @@ def quantize(
         raise typer.BadParameter("--from-live quantizes on this machine, so it cannot be combined with --on-server")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
+        shapes = joined_shapes(input_shape)
         limit = parse_share(budget) if budget else None
         bound = LatencyBudget.parse(latency_budget) if latency_budget else None
         ranked = sensitivity or curve_file is not None
@@ -266,11 +268,11 @@ def quantize(
             raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
         if on_server and push:
             with upload_of(file) as upload:
-                document = _on_server(upload, push, data, labels, options, input_shape, target, output, server, key)
+                document = _on_server(upload, push, data, labels, options, shapes, target, output, server, key)
         else:
             with StageView(output.progress) as view:
                 report = quantize_to(
-                    file, target, options, settings, view, data=data, labels=labels, input_shape=input_shape
+                    file, target, options, settings, view, data=data, labels=labels, input_shape=shapes
                 )
                 view.finish(time.monotonic())
             document = {"output": str(target), **report}
@@ -279,7 +281,7 @@ def quantize(
         if not as_json:
             show(output, document)
         if push and not on_server:
-            document["pushed"] = _push(output, target, push, server, key, input_shape, metadata)
+            document["pushed"] = _push(output, target, push, server, key, shapes, metadata)
             if from_live is not None and not as_json:
                 _show_trial(output, push, document["pushed"]["build"])
         if as_json:

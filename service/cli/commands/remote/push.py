@@ -31,6 +31,7 @@ from service.cli.options import (
     ServerOption,
     StdOption,
     TuneOption,
+    joined_shapes,
     load_checked,
     metadata_from,
     server_flag,
@@ -81,7 +82,7 @@ def push(
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
     tune: TuneOption = None,
-    input_shape: InputShapeOption = "",
+    input_shape: InputShapeOption = None,
     labels: LabelsOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
@@ -100,7 +101,7 @@ def push(
     Other batch sizes and tuning run as separate builds in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
-    options |= {"input_shape": input_shape} if input_shape else {}
+    options |= {"input_shape": joined_shapes(input_shape)} if input_shape else {}
     accept = {"accept_differences": "true"} if accept_differences else {}
     if to is not None:
         _push_to(str(file), to, plain_http, server, key, as_json)
@@ -126,7 +127,7 @@ def push(
         if target == ALL:
             common = {
                 "numerics": numerics,
-                "input_shapes": parse_open_shapes(input_shape),
+                "input_shapes": parse_open_shapes(joined_shapes(input_shape)),
                 "accept_differences": accept_differences,
             }
             pushed["others"] = _follow_other_targets(

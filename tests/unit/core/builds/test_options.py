@@ -79,6 +79,11 @@ def test_malformed_shapes_are_refused(text: str) -> None:
         parse_shapes(text)
 
 
+def test_an_input_has_one_shape() -> None:
+    with pytest.raises(InvalidInput, match="the input 'x' has two shapes"):
+        parse_shapes("x=1,2;y=3;x=4")
+
+
 def test_a_build_without_shapes_has_the_key_it_always_had() -> None:
     assert with_shapes({}) == {}
     assert shapes_of({}) == {}

@@ -73,6 +73,17 @@ def test_a_model_that_is_not_compiled_is_outlined() -> None:
     assert outline["inputs"][0]["shape"] == ["N", "L"]
 
 
+def test_shapes_of_several_inputs_are_given_together_or_one_by_one(tmp_path: Path) -> None:
+    model = OnnxBuilder()
+    total = model.node("Add", [model.input(name, "float32", ["N", 4]) for name in "ab"])
+    model.output(total, "float32")
+    path = tmp_path / "add.onnx"
+    path.write_bytes(model.build())
+    for options in (["--shape", "a=3,4;b=3,4"], ["--shape", "a=3,4", "--input-shape", "b=3,4"]):
+        facts = json.loads(run("inspect", str(path), *options, "--json"))
+        assert [each["shape"] for each in facts["signature"]["inputs"]] == [[3, 4], [3, 4]]
+
+
 def test_a_float_model_that_is_not_compiled_is_outlined(tmp_path: Path) -> None:
     model = OnnxBuilder()
     x = model.input("x", "float32", ["N", 4])
