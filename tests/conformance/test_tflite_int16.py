@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +18,11 @@ from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support import tflite_models as models
-from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.conformance import assert_equals_litert, assert_oracle_equals_litert
 from tests.support.examples import examples
 from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant
-from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, X16, Y16
+from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, SUM_INT16, X16, Y16, positive_model
 
 EXAMPLES = settings(max_examples=examples(60), deadline=None)
 SMALL = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -32,6 +33,29 @@ INT16 = np.iinfo(np.int16)
 @pytest.mark.parametrize("name", MODELS)
 def test_operator_equals_litert(name: str, mode: str) -> None:
     assert_oracle_equals_litert(MODELS[name](), samples=3, numerics=mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["RSQRT", "SQRT"])
+def test_root_equals_litert(name: str, mode: str) -> None:
+    every = np.arange(1 << 15, dtype=np.int16).reshape(256, 128)
+    assert_equals_litert(positive_model(name), mode, [[every]])
+
+
+def test_sum_is_computed_only_by_the_default_kernel() -> None:
+    """The reference kernel reads and writes 16-bit values as bytes, and leaves half of the output uninitialized."""
+    assert_oracle_equals_litert(SUM_INT16(), samples=3, numerics=XNNPACK)
+    with pytest.raises(UnsupportedOperator, match="reads 16-bit values as bytes"):
+        assert_oracle_equals_litert(SUM_INT16(), samples=1)
+
+
+def test_equal_uses_the_scales() -> None:
+    """Random 16-bit values are rarely equal, so this test compares small ones."""
+    rng = np.random.default_rng(0)
+    for mode in MODES:
+        for name in ("equal int16", "not_equal int16"):
+            small = [rng.integers(-9, 10, shape).astype(np.int16) for shape in ((40, 50), (50,))]
+            assert_equals_litert(MODELS[name](), mode, [small])
 
 
 @EXAMPLES
@@ -139,9 +163,10 @@ def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) ->
         (lambda: models.activation_model("RELU", (1, 4), np.int16, Quant(1e-3, 5), Y16), "whose zero point is not 0"),
         (
             lambda: models.fully_connected_model(
-                (1, 4), np.ones((2, 4), np.int8), np.ones(2, np.int32), X16, Quant(0.1), Y16, dtype=np.int16
+                (1, 4), np.ones((2, 4), np.int8), np.ones(2, np.int32), X16, Quant(0.1), Y16, dtype=np.int16,
+                bias_type=schema.TensorType.FLOAT32,
             ),
-            "has a bias of int32, not int64",
+            "has a bias of int32, but LiteRT reads it as int64",
         ),
         (
             lambda: models.concatenation_model([(1, 2), (1, 2)], np.int16, [X16, Y16], Y16),

@@ -36,6 +36,12 @@ def _window_shape(shape: Sequence[int], window: Pair, strides: Pair, dilation: P
     return height, width
 
 
+def _bias_type(bias: Array | None) -> int:
+    """Returns the value of the option that makes LiteRT read a bias for 16-bit activations as it is stored."""
+    is_narrow = bias is not None and bias.dtype == np.int32
+    return int(schema.TensorType.INT32 if is_narrow else schema.TensorType.FLOAT32)
+
+
 def conv2d_model(
     input_shape: Sequence[int],
     weights: Array,
@@ -67,6 +73,7 @@ def conv2d_model(
         fusedActivationFunction=_activation(activation),
         dilationHFactor=dilation[0],
         dilationWFactor=dilation[1],
+        quantizedBiasType=_bias_type(bias),
     )
     parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
     builder.operator("CONV_2D", [x, *parameters], [y], options)
@@ -136,6 +143,7 @@ def transpose_conv_model(
         strideH=strides[0],
         strideW=strides[1],
         fusedActivationFunction=_activation(activation),
+        quantizedBiasType=_bias_type(bias),
     )
     shape = builder.constant("output_shape", np.asarray(output_shape, np.int32))
     filters, *rest = _parameters(builder, weights, bias, x_quant, weight_quant)
@@ -153,7 +161,7 @@ def fully_connected_model(
     *,
     activation: str = "NONE",
     keep_num_dims: bool = False,
-    bias_type: int = schema.TensorType.FLOAT32,
+    bias_type: int | None = None,
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """Returns a FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
@@ -163,7 +171,9 @@ def fully_connected_model(
     output_shape = (*input_shape[:-1], units) if keep_num_dims else (rows, units)
     x, y = _ends(builder, input_shape, output_shape, dtype or weights.dtype, x_quant, y_quant)
     options = schema.FullyConnectedOptionsT(
-        fusedActivationFunction=_activation(activation), keepNumDims=keep_num_dims, quantizedBiasType=bias_type
+        fusedActivationFunction=_activation(activation),
+        keepNumDims=keep_num_dims,
+        quantizedBiasType=_bias_type(bias) if bias_type is None else bias_type,
     )
     parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
     builder.operator("FULLY_CONNECTED", [x, *parameters], [y], options)
@@ -182,14 +192,14 @@ def binary_model(
     activation: str = "NONE",
     b_data: Array | None = None,
 ) -> bytes:
-    """Returns an ADD or MUL of `a` and `b`, which broadcast by NumPy's rules. If `b_data` is given, `b` is a constant
-    instead of an input.
+    """Returns an ADD, MUL or MAXIMUM of `a` and `b`, which broadcast by NumPy's rules. If `b_data` is given, `b` is a
+    constant instead of an input.
     """
     builder = ModelBuilder()
     a = builder.tensor("a", a_shape, dtype, a_quant)
     b = builder.tensor("b", b_shape, dtype, b_quant) if b_data is None else builder.constant("b", b_data, b_quant)
     y = builder.tensor("y", np.broadcast_shapes(tuple(a_shape), tuple(b_shape)), dtype, y_quant)
-    kind = {"ADD": schema.AddOptionsT, "MUL": schema.MulOptionsT}[name]
+    kind = {"ADD": schema.AddOptionsT, "MUL": schema.MulOptionsT, "MAXIMUM": schema.MaximumMinimumOptionsT}[name]
     builder.operator(name, [a, b], [y], kind(fusedActivationFunction=_activation(activation)))
     return builder.build([a, b] if b_data is None else [a], [y])
 

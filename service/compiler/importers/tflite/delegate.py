@@ -19,7 +19,7 @@ import numpy as np
 
 from service.compiler.importers.tflite.geometry import SAME
 from service.compiler.importers.tflite.model import Quantization, Tensor
-from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.node import Node, accumulators_of
 from service.compiler.qnn.ops.builtin import CHANNELS, ELEMENTS, GEMM, OPTIMIZED, REFERENCE
 
 _STORAGES = ("int8", "uint8")
@@ -46,6 +46,8 @@ def builtin_kernel(node: Node) -> str | None:
     same values.
     """
     rule = TAKEN.get(node.operator.name)
+    if node.operator.name == "CONV_2D" and node.output.dtype == "int16" and accumulators_of(node) == "int32":
+        return _convolution_kernel(node)
     if rule is None or not _is_quantized(node) or rule.takes(node):
         return None
     return rule.kernel(node)

@@ -26,6 +26,7 @@ from service.core.errors import MalformedModel
 from service.core.models.arrays import Array
 
 _GROWTH = 5
+_INT32 = 2  # TensorType in schema.fbs
 
 
 def constants_of(model: Model) -> Constants:
@@ -302,3 +303,10 @@ class Node(base.Node):
         self.expect_shape(shape_of(value), tensor)
         made = str(value.ty.dtype)
         self.require(made == tensor.dtype, f"computes {made}, but its output is {tensor.dtype}", tensor)
+
+
+def accumulators_of(node: Node, source: int = 0) -> str:
+    """Returns the accumulators' dtype for activations `source`: 64 bits for 16-bit activations, unless an option
+    declares a 32-bit bias.
+    """
+    return "int64" if node.input(source).dtype == "int16" and node.option("quantized_bias_type") != _INT32 else "int32"

@@ -27,21 +27,21 @@ from service.core.models.arrays import Array
 Multiplier = tuple[int, int]
 
 
-_SUM = FixedPointAdd()
-
-
 class FixedPointSub(Adds):
     """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): like their addition, but with a difference instead
     of the sum.
     """
 
-    summary = "z + mul(mul((a - za) << 20, ma) - mul((b - zb) << 20, mb), m), each mul rounded twice"
+    def __init__(self, left_shift: int = 20) -> None:
+        self._sum = FixedPointAdd(left_shift)
+        scaled = [f"mul(({x} - z{x}) << {left_shift}, m{x})" for x in "ab"]
+        self.summary = f"z + mul({' - '.join(scaled)}, m), each mul rounded twice"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = binary_types(operation)
         lhs, rhs, out = self.multipliers(operation)
         first, second = (
-            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << _SUM.left_shift, *multiplier)
+            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << self._sum.left_shift, *multiplier)
             for x, zero_point, multiplier in ((a, lhs_type.zero_point, lhs), (b, rhs_type.zero_point, rhs))
         )
         return store(multiply_by_quantized_multiplier(first - second, *out) + out_type.zero_point, out_type)
@@ -50,13 +50,13 @@ class FixedPointSub(Adds):
         assert not residual_is_lhs
         value, residual, out = self.multipliers(operation)
         zero_point = facts.zero_point(operation.per_tensor("rhs_type"))
-        return FixedPointSum(value, residual, zero_point, out, subtracts=True)
+        return FixedPointSum(value, residual, zero_point, out, subtracts=True, left_shift=self._sum.left_shift)
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
         """Returns three multipliers: those of both operands and that of their difference. All three equal the
         multipliers of an addition.
         """
-        return _SUM.multipliers(operation)
+        return self._sum.multipliers(operation)
 
 
 class SharedShiftSub(Adds):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from tvm import relax, te, tirx
 
+from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.expressions.averages import Average, FixedMean, IntegerMean, RoundedMean
 from service.compiler.qnn.expressions.facts import UNKNOWN, Facts
 from service.compiler.qnn.expressions.ops import LARGEST
@@ -17,6 +18,7 @@ from service.compiler.qnn.expressions.tensors import TENSORS
 from service.compiler.qnn.numerics.expressed import Averages
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.scaling.affine import round_away
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
@@ -233,6 +235,35 @@ class FloatSum(FloatMean):
         ratio = np.float32(in_type.scale) / np.float32(out_type.scale)
         bias = np.float32(out_type.zero_point) - np.float32(count * in_type.zero_point) * ratio
         return np.float32(ratio), np.float32(bias)
+
+
+class AwaySum:
+    """LiteRT's optimized kernel on 16-bit values (optimized/reduce.h, QuantizedMeanOrSum): the int32 sum times a
+    float32 ratio, rounded halves away from zero.
+    """
+
+    summary = "round_away(float(sum) * float(s_in / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        axes, keepdims = mean_axes(operation)
+        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims).astype(np.int32)
+        rounded = round_away(total.astype(np.float32) * self._ratio(operation))
+        return store(rounded.astype(np.int64), operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        total, _ = sum_over_axes(operation, builder, x)
+        out_type, ratio = operation.per_tensor("out_type"), tirx.const(float(self._ratio(operation)), "float32")
+        low, high = (tirx.const(float(bound), "float32") for bound in (out_type.min, out_type.max))
+
+        def rescale(total: Scalar) -> Scalar:
+            rounded = tensors.rounded_away(total.astype("float32") * ratio)
+            return tirx.max(tirx.min(rounded, high), low).astype(out_type.dtype)
+
+        return pointwise(builder, "sum", rescale, [total])
+
+    def _ratio(self, operation: Operation) -> np.float32:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        return np.float32(np.float32(in_type.scale) / np.float32(out_type.scale))
 
 
 def mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:

@@ -114,6 +114,19 @@ class TenBits(Bilinear):
         return ops.select(total < zero, zero - magnitude, magnitude) + ops.const(bias)
 
 
+class WideTenBits(TenBits):
+    """TFLite's reference kernel of int16 (reference/resize_bilinear.h, ResizeBilinearInteger): the sum has 64 bits."""
+
+    def express(self, ops: Ops, corners: Sequence[Value], down: Value, right: Value, bias: int) -> Value:
+        a, b, c, d = (ops.cast(corner - ops.const(bias), "int64") for corner in corners)
+        down, right = (ops.cast(distance, "int64") for distance in (down, right))
+        whole, zero = ops.const(1 << 10, "int64"), ops.const(0, "int64")
+        up, left = whole - down, whole - right
+        total = (a * up + c * down) * left + (b * up + d * down) * right
+        magnitude = (ops.max(total, zero - total) + ops.const(1 << 19, "int64")) >> ops.const(20, "int64")
+        return ops.cast(ops.select(total < zero, zero - magnitude, magnitude), "int32") + ops.const(bias)
+
+
 class Float(Bilinear):
     """TFLite's reference kernel of uint8 (reference/resize_bilinear.h, ResizeBilinear): float32, each step rounded."""
 

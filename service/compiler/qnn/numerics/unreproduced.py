@@ -29,7 +29,7 @@ class Unreproduced:
 
     def _decline(self, operation: Operation) -> NoReturn:
         raise UnsupportedOperator(
-            f"{self._what} is computed by a kernel whose rounding this numerics mode does not reproduce",
+            f"this numerics mode does not reproduce {self._what}",
             op=operation.name,
             hint=f"compile with --numerics {self._instead}",
         )

@@ -13,13 +13,23 @@ from service.compiler.qnn.types import QuantizedType
 Shape = tuple[int, ...]
 
 
-def matmul(lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType) -> relax.Call:
-    """Multiplies `[…, M, K]` by `[…, K, N]`, both less their zero points, giving int32 sums of products `[…, M, N]`.
+def matmul(
+    lhs: relax.Expr,
+    rhs: relax.Expr,
+    lhs_type: QuantizedType,
+    rhs_type: QuantizedType,
+    *,
+    accum_dtype: str = "int32",
+) -> relax.Call:
+    """Multiplies `[…, M, K]` by `[…, K, N]`, both less their zero points, giving sums of products `[…, M, N]`.
 
     Dimensions before the last two broadcast as NumPy's do. Both types are per-tensor. (`with_operands` turns such a
     call into its simulated form.)
+
+    Args:
+        accum_dtype: int32, or int64 for 16-bit operands.
     """
-    return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype="int32")
+    return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype=accum_dtype)
 
 
 def real_matmul(
@@ -65,7 +75,8 @@ def _matmul(o: Operation) -> relax.TensorType:
     o.count(2)
     lhs, rhs = o.stored(0, o.per_tensor("lhs_type")), o.stored(1, o.per_tensor("rhs_type"))
     accum_dtype = str(o.attr("accum_dtype"))
-    o.require(accum_dtype == ("float32" if o.is_simulated else "int32"), f"cannot accumulate in {accum_dtype}")
+    allowed = ("float32",) if o.is_simulated else ("int32", "int64")
+    o.require(accum_dtype in allowed, f"cannot accumulate in {accum_dtype}")
     return tensor_type(_product(o, lhs, rhs), accum_dtype)
 
 

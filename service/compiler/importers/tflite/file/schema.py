@@ -199,6 +199,7 @@ TABLES: Mapping[str, Table] = {
         "fused_activation_function": (3, BYTE),
         "dilation_w_factor": (4, INT),
         "dilation_h_factor": (5, INT),
+        "quantized_bias_type": (6, BYTE),
     },
     "DepthwiseConv2DOptions": {
         "padding": (0, BYTE),
@@ -236,7 +237,7 @@ TABLES: Mapping[str, Table] = {
     "L2NormOptions": {"fused_activation_function": (0, BYTE)},
     "ResizeBilinearOptions": {"align_corners": (2, BOOL), "half_pixel_centers": (3, BOOL)},
     "DivOptions": {"fused_activation_function": (0, BYTE)},
-    "SubOptions": {"fused_activation_function": (0, BYTE)},
+    "SubOptions": {"fused_activation_function": (0, BYTE), "pot_scale_int16": (1, BOOL)},
     "SpaceToDepthOptions": {"block_size": (0, INT)},
     "DepthToSpaceOptions": {"block_size": (0, INT)},
     "GatherOptions": {"axis": (0, INT), "batch_dims": (1, INT)},
@@ -258,6 +259,7 @@ TABLES: Mapping[str, Table] = {
         "stride_w": (1, INT),
         "stride_h": (2, INT),
         "fused_activation_function": (3, BYTE),
+        "quantized_bias_type": (4, BYTE),
     },
     "SVDFOptions": {"rank": (0, INT), "fused_activation_function": (1, BYTE)},
     "UnidirectionalSequenceLSTMOptions": {

@@ -15,10 +15,11 @@ def batch_matmul(node: Node) -> relax.Expr:
     lhs_type, rhs_type, out_type = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs_type.storage == rhs_type.storage == out_type.storage, "mixes storage types")
     lhs, rhs = operands(node)
-    accumulated = node.emit(ops.matmul(lhs, rhs, lhs_type, rhs_type), "accumulate")
+    dtype = "int64" if lhs_type.storage == "int16" else "int32"
+    accumulated = node.emit(ops.matmul(lhs, rhs, lhs_type, rhs_type, accum_dtype=dtype), "accumulate")
     # LiteRT rounds the product of the scales to float32 (`GetQuantizedConvolutionMultipler`).
     scale = float(np.float32(lhs_type.scale) * np.float32(rhs_type.scale))
-    return node.emit(ops.requantize(accumulated, QuantizedType("int32", (scale,)), out_type))
+    return node.emit(ops.requantize(accumulated, QuantizedType(dtype, (scale,)), out_type))
 
 
 def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:

@@ -11,15 +11,17 @@ from service.compiler.qnn import ops
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
-    """Returns the converter of a comparison: to a relation of `ops.elementwise.RELATIONS` for quantized operands, and
-    to Relax's relation of the same name for other operands.
+    """Returns the converter of a comparison: to a relation of `ops.elementwise.RELATIONS` for 8-bit operands, and to
+    Relax's relation of the same name for other operands. For 16-bit values, only EQUAL and NOT_EQUAL use the scales;
+    the other relations compare values as stored (tflite/kernels/comparisons.cc).
     """
     plain = getattr(relax.op, relation)
 
     def convert(node: Node) -> relax.Expr:
         lhs, rhs = node.input(0), node.input(1)
         node.require(lhs.dtype == rhs.dtype, f"compares {lhs.dtype} with {rhs.dtype}")
-        if lhs.dtype in ("int8", "uint8"):
+        scaled = lhs.dtype in ("int8", "uint8") or (lhs.dtype == "int16" and relation in ("equal", "not_equal"))
+        if scaled and lhs.quantization is not None:
             return node.emit(ops.compare(relation, node.expr(0), node.expr(1), node.in_type(0), node.in_type(1)))
         return node.emit(plain(node.expr(0), node.expr(1)))
 

@@ -13,11 +13,18 @@ from service.compiler.importers.tflite.operators.real import real_values
 from service.compiler.qnn import ops
 from service.core.errors import MalformedModel
 
+# Conversions to and from int32 that LiteRT has (`EvalImpl` in tflite/kernels/quantize.cc).
+_WIDE_CONVERSIONS = {("int16", "int32"), ("int32", "int8"), ("int32", "int16")}
+
 
 def quantize(node: Node) -> relax.Expr:
     """Converts float32 to stored values, or one quantized type to another (`Prepare` in tflite/kernels/quantize.cc)."""
-    if node.input(0).dtype == "float32":
+    source, target = node.input(0).dtype, node.output.dtype
+    if source == "float32":
+        node.require(target != "int32", "converts float32 to int32, for which LiteRT has no kernel")
         return node.emit(ops.quantize(node.expr(0), node.quantized(node.output)))
+    if "int32" in (source, target) and (source, target) not in _WIDE_CONVERSIONS:
+        node.unsupported(f"converts {source} to {target}, for which LiteRT has no kernel")
     return node.emit(ops.requantize(node.expr(0), node.in_type(0), node.out_type()))
 
 

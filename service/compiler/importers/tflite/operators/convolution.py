@@ -13,7 +13,7 @@ from service.compiler.importers.builder import pooling
 from service.compiler.importers.tflite.dilation import EXPLICIT_PADDING
 from service.compiler.importers.tflite.geometry import SAME, VALID, padding_2d
 from service.compiler.importers.tflite.model import Tensor
-from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.node import Node, accumulators_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.models.arrays import Array
@@ -114,6 +114,8 @@ def bias_of(node: Node, filters: int, *, source: int = 0, index: int = 2) -> rel
         return None
     bias = node.input(index)
     dtype = accumulators_of(node, source)
+    if bias.dtype != dtype and node.input(source).dtype == "int16":
+        node.unsupported(f"has a bias of {bias.dtype}, but LiteRT reads it as {dtype} (quantized_bias_type)", bias)
     if bias.dtype != dtype:
         node.unsupported(f"has a bias of {bias.dtype}, not {dtype}", bias)
     node.require(
@@ -134,11 +136,6 @@ def bias_of_reals(node: Node, filters: int, index: int = 2, times: int = 1) -> r
     node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
     node.reserve(4 * filters * times)
     return relax.const(np.tile(flat(node.data(index)), times))
-
-
-def accumulators_of(node: Node, source: int = 0) -> str:
-    """Returns the accumulators' dtype for activations `source`: 64 bits for 16-bit activations."""
-    return "int64" if node.input(source).dtype == "int16" else "int32"
 
 
 def flat(values: Array) -> Array:

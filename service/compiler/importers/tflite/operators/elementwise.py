@@ -15,23 +15,29 @@ from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.scaling.fixed_point import power_of_two
 from service.compiler.qnn.types import QuantizedType
+from service.core.models.arrays import Array
 
 Binary = Callable[[relax.Expr, relax.Expr, QuantizedType, QuantizedType, QuantizedType], relax.Call]
 Plain = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
 
 def add(node: Node) -> relax.Expr:
-    """Converts ADD. LiteRT has a separate kernel for 16-bit values whose scales are all powers of two, unless an option
-    disables it (`Prepare` in tflite/kernels/add.cc).
+    _require_general_kernel(node)
+    return _binary(node, ops.add, relax.op.add)
+
+
+def _require_general_kernel(node: Node) -> None:
+    """Refuses an ADD or SUB of 16-bit values whose scales are all powers of two, unless an option disables LiteRT's
+    separate kernel for them (`Prepare` in tflite/kernels/add.cc and sub.cc).
     """
     if node.is_quantized and node.output.dtype == "int16" and node.option("pot_scale_int16"):
         scales = (node.in_type(0).scale, node.in_type(1).scale, node.out_type().scale)
         if all(power_of_two(scale) is not None for scale in scales):
             node.unsupported("adds 16-bit values only with shifts (pot_scale_int16), as old converters wrote it")
-    return _binary(node, ops.add, relax.op.add)
 
 
 def sub(node: Node) -> relax.Expr:
+    _require_general_kernel(node)
     return _binary(node, ops.sub, relax.op.subtract)
 
 
@@ -56,6 +62,27 @@ def of_one_storage(make: Binary, *, activated: bool = False) -> Callable[[Node],
         return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
 
     return convert
+
+
+def prelu(node: Node) -> relax.Expr:
+    """Converts PRELU. The second operand is the slope. With 16-bit values, LiteRT 2.3.0 reads 8-bit slopes, whatever
+    the type of the slopes is (`PreluEval` in tflite/kernels/activations.cc): of 16-bit slopes, it reads the first half
+    of the bytes.
+    """
+    x_type, out_type, slopes = node.in_type(0), node.out_type(), node.input(1)
+    node.require(x_type.storage == out_type.storage, f"reads {x_type.storage}, but writes {out_type.storage}")
+    if x_type.storage != "int16":
+        node.require(slopes.dtype == x_type.storage, f"has slopes of {slopes.dtype}", slopes)
+        return node.emit(ops.prelu(node.expr(0), node.expr(1), x_type, node.in_type(1), out_type))
+    node.require(slopes.dtype in ("int8", "int16"), f"has slopes of {slopes.dtype}, not int8", slopes)
+    alpha_type = QuantizedType("int8", (node.in_type(1).scale,), (node.in_type(1).zero_point,))
+    alpha = node.expr(1) if slopes.dtype == "int8" else node.constant(1, _first_bytes)
+    return node.emit(ops.prelu(node.expr(0), alpha, x_type, alpha_type, out_type))
+
+
+def _first_bytes(values: Array) -> Array:
+    """Returns as many int8 values as `values` has elements, from its bytes."""
+    return np.frombuffer(values.tobytes(), np.int8)[: values.size].reshape(values.shape)
 
 
 def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:

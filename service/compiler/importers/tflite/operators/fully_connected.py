@@ -7,8 +7,8 @@ import math
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.convolution import accumulators_of, bias_of, requantized, weights_type
+from service.compiler.importers.tflite.node import Node, accumulators_of
+from service.compiler.importers.tflite.operators.convolution import bias_of, requantized, weights_type
 from service.compiler.qnn import ops
 
 _DEFAULT_WEIGHTS_FORMAT = 0  # FullyConnectedOptionsWeightsFormat in schema.fbs

@@ -15,7 +15,7 @@ INT8 = frozenset({"int8"})  # the types of operators for which LiteRT has no uin
 # The types of operators that only copy elements or do not compute with real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 INTEGERS = frozenset({"int32", "int64"})
-UNSCALED = STORAGES | INTEGERS
+SIGNED = INT8 | {"int16"}
 NUMBERS = WIDE | INTEGERS
 BOOL = frozenset({"bool"})
 FLOAT = frozenset({"float32"})
@@ -92,3 +92,8 @@ def wide(
 ) -> Rule:
     """Returns the rule of an operator that also has a kernel for 16-bit activations."""
     return Rule(convert, arity, activations, first, WIDE, WIDE)
+
+
+def signed(convert: Callable[[Node], relax.Expr]) -> Rule:
+    """Returns the rule of a function of one value that has kernels for int8 and int16, but not for uint8."""
+    return Rule(convert, (1, 1), reads=SIGNED, writes=SIGNED)

@@ -9,9 +9,8 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.geometry import SAME, VALID, output_size, padding_2d
-from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.node import Node, accumulators_of
 from service.compiler.importers.tflite.operators.convolution import (
-    accumulators_of,
     bias_of,
     bias_of_reals,
     requantized,

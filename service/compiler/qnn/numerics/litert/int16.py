@@ -28,6 +28,7 @@ from service.compiler.qnn.numerics.formula import (
 from service.compiler.qnn.numerics.functions.softmax import look_up, row_reduce
 from service.compiler.qnn.numerics.functions.unary import Tabulated
 from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.scaling.requantize import TwoRoundings
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.core.models.arrays import Array
@@ -63,6 +64,17 @@ class ReducedMultiplier(Rescales):
         significands = significands.astype(np.int64)
         reduced = np.where(significands < 0x7FFF0000, (significands + (1 << 15)) >> 16, 0x7FFF)
         return reduced, 15 - shifts.astype(np.int64)
+
+
+class ByAccumulator(Chooses):
+    """Convolutions: `ReducedMultiplier` on 64-bit sums. If the bias has 32 bits, sums have 32 bits, which wrap around,
+    and are requantized like those of 8-bit values.
+    """
+
+    summary = f"{ReducedMultiplier.summary}; with a 32-bit bias {TwoRoundings.summary}"
+
+    def chosen(self, operation: Operation) -> ReducedMultiplier | TwoRoundings:
+        return TwoRoundings() if operation.quantized("in_type").storage == "int32" else ReducedMultiplier()
 
 
 class DoubleScale(Rescales):
@@ -130,14 +142,15 @@ class HalvesUp:
 
 
 class OptimizedDense(Chooses):
-    """Dense layers in LiteRT's default configuration: with a 64-bit bias the reference kernel, and without a bias the
-    optimized kernel.
+    """Dense layers in LiteRT's default configuration: with a 64-bit bias the reference kernel, and with a 32-bit bias
+    or without one the optimized kernel.
     """
 
-    summary = f"{DoubleScale.summary}; without a bias {HalvesUp.summary}"
+    summary = f"{DoubleScale.summary}; without a 64-bit bias {HalvesUp.summary}"
 
     def chosen(self, operation: Operation) -> DoubleScale | HalvesUp:
-        biased = operation.producer is not None and len(operation.producer.call.args) == 3
+        wide = operation.quantized("in_type").storage == "int64"
+        biased = wide and operation.producer is not None and len(operation.producer.call.args) == 3
         return DoubleScale() if biased else HalvesUp()
 
 

@@ -48,6 +48,7 @@ from service.compiler.qnn.numerics.litert.detecting import Detect
 from service.compiler.qnn.numerics.litert.division import FixedPointDivision
 from service.compiler.qnn.numerics.litert.dynamic import Parameter, QuantizeByParameters, ScaleByParameters
 from service.compiler.qnn.numerics.litert.int16 import (
+    ByAccumulator,
     DoubleScale,
     InterpolatedLogistic,
     InterpolatedSoftmax,
@@ -55,10 +56,11 @@ from service.compiler.qnn.numerics.litert.int16 import (
     OptimizedDense,
     ReducedMultiplier,
 )
+from service.compiler.qnn.numerics.litert.interpolated import EXP16, GELU16, LOG16, RSQRT16
 from service.compiler.qnn.numerics.litert.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.pooling import CountedMean, FixedPointMean, FixedPointSum, FloatSum
-from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
+from service.compiler.qnn.numerics.pooling import AwaySum, CountedMean, FixedPointMean, FixedPointSum, FloatSum
+from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits, WideTenBits
 from service.compiler.qnn.numerics.scaling.affine import Quantize
 from service.compiler.qnn.numerics.scaling.requantize import (
     ChannelVectors,
@@ -97,8 +99,15 @@ _SHARED: Mapping[str, Formula] = {
     "squared_difference": SquaredDifference(),
     "time_dense": TimeDense(),
     "add:int16": FixedPointAdd(left_shift=15),
-    "conv2d+requantize:int16": ReducedMultiplier(),
-    "conv2d_transpose+requantize:int16": ReducedMultiplier(),
+    "conv2d+requantize:int16": ByAccumulator(),
+    "conv2d_transpose+requantize:int16": ByAccumulator(),
+    "sub:int16": FixedPointSub(left_shift=15),
+    "exp:int16": EXP16,
+    "gelu:int16": GELU16,
+    "log:int16": LOG16,
+    "rsqrt:int16": RSQRT16,
+    "matmul+requantize:int16": ReducedMultiplier(),
+    "resize_bilinear:int16": WideTenBits(),
     "leaky_relu:int16": LeakyRelu(),
     "mean:int16": FixedPointMean(),
     "mul:int16": FixedPointMul(),
@@ -126,6 +135,7 @@ REFERENCE = Mode(
         "resize_bilinear": ByStorage(),
         "sub": FixedPointSub(),
         "sum": FixedPointSum(),
+        "sum:int16": Unreproduced("LiteRT's reference kernel of SUM, which reads 16-bit values as bytes", XNNPACK),
         "mul": FixedPointMul(),
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
@@ -160,6 +170,7 @@ DELEGATE = Mode(
         "resize_bilinear": ElevenBits(),
         "sub": SharedShiftSub(),
         "sum": FloatSum(),
+        "sum:int16": AwaySum(),
         "mul": FloatMul(),
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": CountedMean(),
@@ -173,9 +184,12 @@ DELEGATE = Mode(
         "requantize:elements": ElementVectors(),
         "add:reference": NarrowAdd(),
         "elu:reference": ELU,
-        "mean:optimized": Unreproduced("a mean whose axes are computed when the model runs", LITERT_REFERENCE),
+        "mean:optimized": Unreproduced(
+            "the rounding of a mean whose axes are computed when the model runs", LITERT_REFERENCE
+        ),
         "resize_bilinear:optimized": Unreproduced(
-            "a bilinear interpolation of uint8 whose size is computed when the model runs", LITERT_REFERENCE
+            "the rounding of a bilinear interpolation of uint8 whose size is computed when the model runs",
+            LITERT_REFERENCE,
         ),
         "leaky_relu:reference": LeakyRelu(),
         "logistic:reference": LOGISTIC,

@@ -19,13 +19,17 @@ class MatMul:
     summary = "sum((a - za) * (b - zb)), exact"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values exactly."""
+        """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values, or 2**22
+        products of 16-bit values, exactly.
+        """
         lhs, rhs = (
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
         )
         sums = lhs @ rhs
-        return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
+        if operation.is_simulated:
+            return np.asarray(sums.astype(np.float32))
+        return np.asarray(sums.astype(np.int64).astype(str(operation.attr("accum_dtype"))))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. The
