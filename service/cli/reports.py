@@ -62,6 +62,8 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
     if score := reports.get("score"):
         yield _score(score)
     if coverage := reports.get("coverage"):
+        if computes := coverage.get("computes"):
+            yield _line("class", computes)
         yield _line("integers", f"{coverage['integer_percent']:.4g} % of {coverage['macs']:,} multiply-accumulates")
         yield from _time(coverage, reports.get("profile"))
         yield from _floating(coverage, reports.get("profile"))

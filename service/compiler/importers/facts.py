@@ -13,6 +13,8 @@ from tvm import relax
 from service.compiler.importers import detect
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn import coverage, graph
+from service.compiler.qnn.lookup import bits_of
+from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
@@ -38,12 +40,13 @@ def facts_of(imported: ImportedModel) -> Facts:
         covered["macs"],
         sum(sizes),
         sum(constant.value.numpy().nbytes for constant in constants),
-        _scheme([*map(_parts, weights), *blocks]),
+        _scheme([*map(_parts, weights), *blocks, *_tables(function)]),
         _scheme([*map(_parts, activations)]),
         imported.metadata,
         (*imported.notices, *_not_quantized(covered, imported.format)),
         group_floating(covered["floating"]),
         covered["integer_macs"],
+        covered.get("computes", ""),
     )
 
 
@@ -95,6 +98,18 @@ def _blocks(function: relax.Function) -> Iterator[_Parts]:
             known = isinstance(points, tvm.ir.GenericConst)
             is_symmetric = known and bool((points.value.numpy() == 1 << (bits - 1)).all())
             yield f"uint{bits}", "per-block", is_symmetric
+
+
+def _tables(function: relax.Function) -> Iterator[_Parts]:
+    """Yields the quantization of tables in blocks whose rows are read and then dequantized (`qnn.lookup`)."""
+    following = {arg: value for _, value in graph.bindings(function) for arg in graph.variables(value)}
+    for var, value in graph.bindings(function):
+        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.take":
+            table = value_of(value.args[0])
+            reader = getattr(getattr(following.get(var), "op", None), "name", "")
+            if table is not None and table.ndim > 1 and table.dtype.kind in "iu" and reader == "relax.astype":
+                sign = "uint" if table.dtype.kind == "u" else "int"
+                yield f"{sign}{bits_of(table)}", "per-block", False
 
 
 def _parts(quantized: QuantizedType) -> _Parts:

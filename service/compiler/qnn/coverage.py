@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
+from service.compiler.qnn.lookup import bits_of
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.defined import is_real
 
 # This part of a name marks a value inside an operator of the model. The report names the operator's result instead.
@@ -21,13 +22,17 @@ INSIDE = "_inside"
 FLOAT = "float, not quantized"
 _REAL = "the model has it between real values"
 
+_LARGEST_WEIGHT = 2  # bytes
+_DEQUANTIZING = ("relax.astype", "relax.multiply", "relax.subtract", "relax.where", "relax.take", "relax.reshape")
+
 # Plain operators that compute nothing.
-MOVEMENT = ("relax.concat", "relax.nn.pad", "relax.permute_dims", "relax.reshape", "relax.strided_slice")
+MOVEMENT = ("relax.concat", "relax.flip", "relax.nn.pad", "relax.permute_dims", "relax.reshape", "relax.strided_slice")
 
 
 def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]:
     """Returns a report on a model of QNN operators: its multiply-accumulates in total and in integers, and every
     operator that computes in float. If nothing in the model is quantized, one entry gives the number of its operators.
+    If only its weights are, `computes` says so, with their bits: "weights of 4 bits, computes in float32".
 
     Args:
         tables: names of the results that are read from tables (`qnn.passes.tables`). Operators that only compute such
@@ -36,9 +41,11 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
     main = graph.main_of(module)
     unused = _computed_by(main, tables)
     total = integer = 0
-    stored = False
+    stored = quantizes = False
     floating: list[dict[str, Any]] = []
     weights: dict[relax.Var, int] = {}  # dequantized constant -> the bits of its stored values
+    rows: dict[relax.Var, int] = {}  # rows of a stored table, or a step of their dequantization -> the table's bits
+    read: set[int] = set()  # the bits of weights that operators on real values read
     for var, value, operation in graph.operations(main):
         if var in unused:
             continue
@@ -47,7 +54,13 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
             moved = [weights[arg] for arg in graph.variables(value) if arg in weights] if _is_movement(value) else []
             if moved:
                 weights[var] = moved[0]
-            if _computes_in_float(value) and (not inside or _products(value)):
+            if (bits := _looked_up(value, weights, rows)) is not None:
+                read.add(bits)
+                if inside or not str(var.ty.dtype).startswith("float"):
+                    rows[var] = bits
+                else:
+                    floating.append({"op": var.name, "macs": 0, "reason": _rows_of(bits)})
+            elif _computes_in_float(value) and (not inside or _products(value)):
                 macs = _products(value)
                 total += macs
                 floating.append({"op": var.name, "macs": macs, "reason": _REAL})
@@ -60,8 +73,10 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
             if inside and not macs:
                 continue
             floating.append({"op": var.name, "macs": macs, "reason": _reason(operation, weights)})
+            read |= _weight_bits(operation, weights)
         elif macs and str(operation.attr("accum_dtype")) == "float32":
             floating.append({"op": var.name, "macs": macs, "reason": _reason(operation, weights)})
+            read |= _weight_bits(operation, weights)
         else:
             integer += macs
         if operation.name == "qnn.detect":
@@ -70,13 +85,52 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
         if operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst):
             weights[var] = operation.quantized("in_type").bits
             continue
+        if operation.name == "qnn.dequantize" and operation.call.args[0] in rows:
+            floating.append({"op": var.name, "macs": 0, "reason": _rows_of(rows[operation.call.args[0]])})
+            continue
+        quantizes |= operation.name == "qnn.quantize"
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
             floating.append({"op": var.name, "macs": 0, "reason": reason, "boundary": True})
-    if floating and not stored and not integer and all(each["reason"] == _REAL for each in floating):
+    if floating and not (stored or integer or read) and all(each["reason"] == _REAL for each in floating):
         floating = [{"op": "the model", "operators": len(floating), "macs": total, "reason": FLOAT}]
     percent = 100.0 if total == 0 else 100.0 * integer / total
-    return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
+    covered = {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
+    return covered if integer or quantizes or not read else {**covered, "computes": _class(read)}
+
+
+def _class(bits: Collection[int]) -> str:
+    """Returns the class of a model whose weights alone are quantized."""
+    return f"weights of {' and '.join(str(each) for each in sorted(bits))} bits, computes in float32"
+
+
+def _rows_of(bits: int) -> str:
+    return f"the model reads rows of weights of {bits} bits"
+
+
+def _looked_up(value: relax.Expr, weights: Mapping[relax.Var, int], rows: Mapping[relax.Var, int]) -> int | None:
+    """Returns the bits of a stored table if `value` reads rows of it, or is a step of their dequantization."""
+    if not isinstance(value, relax.Call):
+        return None
+    name = getattr(value.op, "name", "")
+    if name == "relax.take":
+        if value.args[0] in weights:
+            return weights[value.args[0]]
+        table = value_of(value.args[0])
+        if table is not None and table.dtype.kind in "iu" and table.itemsize <= _LARGEST_WEIGHT and table.ndim > 1:
+            return bits_of(table)
+    if name in _DEQUANTIZING:
+        return next((rows[arg] for arg in graph.variables(value) if arg in rows), None)
+    return None
+
+
+def _weight_bits(operation: Operation, weights: Mapping[relax.Var, int]) -> set[int]:
+    """Returns the bits of a product's stored weights, if it multiplies real values."""
+    if not _macs(operation):
+        return set()
+    if operation.name == "qnn.block_matmul":
+        return {operation.integer("bits")}
+    return {weights[arg] for arg in operation.call.args[1:2] if arg in weights}
 
 
 def _reason(operation: Operation, weights: Mapping[relax.Var, int]) -> str:

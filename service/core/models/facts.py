@@ -52,6 +52,8 @@ class Facts:
         metadata: labels and preprocessing from the file.
         floating: the operators that compute in float, by type and reason.
         integer_macs: the multiply-accumulates in integers; None in the report of a release before 0.3.
+        computes: the class of a model whose weights alone are quantized, such as "weights of 4 bits, computes in
+            float32"; empty for all other models.
         notices: sentences that the model's owner should read: about parts of the file that were ignored, or that the
             model is not quantized.
     """
@@ -68,6 +70,7 @@ class Facts:
     notices: tuple[str, ...] = ()
     floating: tuple[FloatGroup, ...] = ()
     integer_macs: int | None = None
+    computes: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +86,7 @@ class Facts:
             **({"notices": list(self.notices)} if self.notices else {}),
             "floating": [each.to_json() for each in self.floating],
             "integer_macs": self.integer_macs,
+            **({"computes": self.computes} if self.computes else {}),
         }
 
     @staticmethod
@@ -101,6 +105,7 @@ class Facts:
             tuple(map(str, facts.get("notices", ()))),
             tuple(map(FloatGroup.from_json, facts.get("floating", ()))),
             facts.get("integer_macs"),
+            str(facts.get("computes", "")),
         )
 
 

@@ -108,3 +108,4 @@ class Facts(Wire):
     integer_macs: int | None = Field(
         None, description="Multiply-accumulates in integers; null for a model that a release before 0.3 read."
     )
+    computes: str = Field("", description="The class of a model whose weights alone are quantized, with their bits.")

@@ -90,6 +90,7 @@ def table_of(facts: Facts) -> Table:
     table = Table.grid(padding=(0, 2))
     rows = [
         *([("runs", _runs(facts))] if facts.integer_macs is not None else []),
+        *([("class", facts.computes)] if facts.computes else []),
         *(("in float", text) for text in floating_lines(facts.floating, facts.macs)),
         ("format", facts.format),
         *((f"input {spec.name}", _tensor(spec)) for spec in facts.signature.inputs),

@@ -24,6 +24,7 @@ from service.compiler.importers.onnx.rewrites.pads import merge_pads
 from service.compiler.importers.onnx.rewrites.pairs import merge_pairs
 from service.compiler.importers.onnx.rewrites.redundant import drop_redundant_activations
 from service.compiler.importers.onnx.rewrites.rounding import round_products
+from service.compiler.importers.onnx.rewrites.written_out import read_dequantizations
 from service.compiler.importers.onnx.rewrites.zero_scales import without_zero_scales
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
@@ -51,9 +52,8 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         check_names(shapes or {}, [end.name for end in read.inputs])
         params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
         merged, notices = merge_pads(resolved(read, params))
-        model = fuse(
-            drop_redundant_activations(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
-        )
+        folded = fold_constants(read_dequantizations(round_products(merged)))
+        model = fuse(drop_redundant_activations(merge_pairs(without_zero_scales(folded))))
         check_support(model)
         imported = _imported(model, at, params)
         return replace(imported, notices=(*imported.notices, *notices))

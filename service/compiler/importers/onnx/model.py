@@ -11,6 +11,9 @@ from service.core.models.arrays import Array
 OWN_DOMAIN = "octet"  # domain of the operators that `qdq` creates; files must not use it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
+# A DequantizeLinear of constants that the file writes as Cast, Sub and Mul. ONNX Runtime computes the real constants
+# before it looks for conversions, so it quantizes no operator that reads them.
+DEQUANTIZE_CONSTANT = f"{OWN_DOMAIN}.DequantizeConstant"
 STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # product of two computed matrices of stored values; the result is real
 MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # product of stored values by constant weights, with a constant real bias
 # Products of float32 whose two operands are first rounded to bfloat16: ONNX's operator type -> the type here.

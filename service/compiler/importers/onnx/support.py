@@ -17,9 +17,9 @@ _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,
-    "com.microsoft.GatherBlockQuantized": "export the embedding as Gather, of a table that is real or dequantized",
     "com.microsoft.QMoE": "choose a model without a mixture of experts",
 }
+_WEIGHT_ONLY = ("GatherBlockQuantized", "MatMulNBits")
 
 
 def check_support(model: Model) -> None:
@@ -75,7 +75,7 @@ def is_quantized(op_type: str) -> bool:
     domain, _, name = op_type.rpartition(".")
     if domain not in ("", "com.microsoft"):  # the operators of a dialect
         return False
-    return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
+    return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name in _WEIGHT_ONLY
 
 
 def _hint(types: Collection[str]) -> str | None:

@@ -65,7 +65,7 @@ def block_matmul(
         scales, points: `[K / block_size, N]`, rounded up: float32 scales, and uint8 zero points like `stored`.
         bias: `[N]` float32.
         block_size: the number of rows of `stored` that share one scale and one zero point in each column.
-        bits: 4 or 8.
+        bits: 2, 4 or 8.
     """
     operands = [x, stored, scales, points, *([] if bias is None else [bias])]
     return call_of("block_matmul", operands, block_size=block_size, bits=bits, accum_dtype="float32")
@@ -96,7 +96,7 @@ def _block_matmul(o: Operation) -> relax.TensorType:
     (lhs, lhs_dtype), (rhs, rhs_dtype), size = o.tensor(0), o.tensor(1, rank=2), o.integer("block_size")
     o.require(lhs_dtype == "float32", f"the input must be float32, not {lhs_dtype}")
     o.require(
-        rhs_dtype == "uint8" and o.integer("bits") in (4, 8), f"cannot store {o.integer('bits')} bits as {rhs_dtype}"
+        rhs_dtype == "uint8" and o.integer("bits") in (2, 4, 8), f"cannot store {o.integer('bits')} bits as {rhs_dtype}"
     )
     o.require(size > 0, f"block_size {size} is not positive")
     shape, blocks = _product(o, lhs, rhs), (-(-rhs[0] // size), rhs[1])

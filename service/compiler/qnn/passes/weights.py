@@ -1,22 +1,26 @@
-"""Keep weights: a product of real values by dequantized weights reads the stored weights instead.
+"""Keep weights: operators read the stored weights instead of dequantized ones.
 
 Folded weights would be float32, which is four or eight times as large. With few rows, the time of a product is the time
-of reading its weights.
+of reading its weights. Of a table, only the rows that a call reads are dequantized.
 
 Requires: a model of `qnn.*` and plain operators, whose constants are not folded yet.
 Ensures: the outputs do not change. Each `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks
-    in each column, becomes a `qnn.block_matmul`.
+    in each column, becomes a `qnn.block_matmul`. Each `take` of dequantized weights at computed indices takes stored
+    weights, and then dequantizes them (`qnn.lookup`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
+from service.compiler.qnn.coverage import INSIDE
+from service.compiler.qnn.lookup import Table, looked_up
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.scaling.affine import Dequantize
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
@@ -37,17 +41,23 @@ class _Weights:
 
 
 def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with `qnn.block_matmul` products, and the names of these products."""
+    """Returns `module` with `qnn.block_matmul` products and lookups of stored weights, and the names of these."""
     # real weights -> their integers, their type, and whether they are transposed
     stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}
     found: dict[relax.Expr, _Weights] = {}
+    tables: dict[relax.Expr, Table] = {}  # real weights, or a call that reads rows of them -> the stored weights
     names: list[str] = []
     for var, value, operation in graph.operations(graph.main_of(module)):
         name = getattr(getattr(value, "op", None), "name", "")
         if operation is not None and _dequantizes(operation, mode):
             constant = value_of(value.args[0])
+            if constant is not None and constant.size:
+                tables[var] = Table.of(constant, operation.quantized("in_type"))
             if constant is not None and constant.ndim == 2 and constant.size:
                 stored[var] = constant, operation.quantized("in_type"), False
+        elif name == "relax.take" and value.args[0] in tables and value_of(value.args[1]) is None:
+            tables[value] = tables[value.args[0]]
+            names.append(str(var.name))
         elif name == "relax.permute_dims" and value.args[0] in stored and len(graph.shape_of(var)) == 2:
             constant, kind, _ = stored[value.args[0]]
             stored[var] = constant, kind, [int(axis) for axis in value.attrs.axes or (1, 0)] == [1, 0]
@@ -60,6 +70,8 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
     def keep(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
+        if call in tables:
+            return looked_up(partial(_emit_inside, builder), tables[call], args[1], int(call.attrs.axis))
         if call not in found:
             return graph.with_args(call, args)
         weights, bias = found[call], args[2] if len(args) > 2 else None
@@ -71,6 +83,10 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
         )
 
     return (graph.rewrite(module, keep) if names else module), names
+
+
+def _emit_inside(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Var:
+    return graph.emit(builder, expr, f"lookup_{INSIDE}")
 
 
 def _multiplies(operation: Operation) -> bool:

@@ -37,6 +37,20 @@ def test_a_model_with_weights_in_blocks_is_quantized(bits: int) -> None:
     assert str(facts.weights) == f"uint{bits} per-block, asymmetric"
     products = [each["reason"] for each in report(imported.module)["floating"] if each["macs"]]
     assert products == 3 * [f"the model multiplies real values by weights of {bits} bits"]
+    assert facts.computes == f"weights of {bits} bits, computes in float32"
+
+
+def test_a_table_of_stored_rows_is_quantized() -> None:
+    rng, model = np.random.default_rng(0), OnnxBuilder()
+    operands = [model.nibbles(rng.integers(0, 16, (20, 32)), "uint4"), model.input("i", "int64", (1, 3))]
+    operands.append(model.constant(rng.uniform(0.1, 1, (20, 2)), "float32"))
+    model.output(model.microsoft("GatherBlockQuantized", operands, block_size=16), "float32")
+    imported = import_model(model.build(21))
+    facts = facts_of(imported)
+    assert (facts.notices, facts.computes) == ((), "weights of 4 bits, computes in float32")
+    assert str(facts.weights) == "uint4 per-block, asymmetric"
+    assert reasons(imported.module) == {"the model reads rows of weights of 4 bits"}
+    assert reasons(simplify(imported.module, get_mode(ONNXRUNTIME)).module) == reasons(imported.module)
 
 
 @pytest.mark.parametrize("storage", ["int8", "uint8"])

@@ -53,6 +53,9 @@ function compared(name, said, equal, different) {
 
 function integers(coverage) {
   if (coverage?.integer_percent === undefined) return null;
+  if (coverage.computes) {
+    return h("li", {}, h("span", { class: "name" }, "Class"), h("span", { class: "quiet note" }, coverage.computes));
+  }
   return h(
     "li", {},
     h("span", { class: "name" }, "Computed in integers"),

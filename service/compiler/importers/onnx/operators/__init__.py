@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from service.compiler.importers.onnx.model import (
     BFLOAT16_PRODUCTS,
     CONV_TRANSPOSE,
+    DEQUANTIZE_CONSTANT,
     MATMUL_ADD,
     REQUANTIZE,
     STORED_CONV,
@@ -47,6 +48,7 @@ from service.compiler.importers.onnx.operators import (
     signals,
     standard_attention,
     stored_convolution,
+    weight_only,
 )
 
 _ANY_NUMBER = 1 << 16
@@ -81,6 +83,7 @@ _FAMILIES = (
     scattering.SCATTERING,
     signals.SIGNALS,
     standard_attention.STANDARD,
+    weight_only.WEIGHT_ONLY,
 )
 
 RULES: dict[str, Rule] = {
@@ -132,7 +135,6 @@ RULES: dict[str, Rule] = {
     "com.microsoft.DynamicQuantizeMatMul": Rule(dynamic.dynamic_quantize_matmul, (3, 5)),
     "com.microsoft.FusedMatMul": Rule(matrix.fused_matmul, (2, 2)),
     "com.microsoft.MatMulIntegerToFloat": Rule(dynamic.matmul_integer_to_float, (4, 7)),
-    "com.microsoft.MatMulNBits": Rule(matrix.matmul_nbits, (3, 6)),
     "com.microsoft.QGemm": Rule(matrix.qgemm, (6, 9)),
     "com.microsoft.QLinearAdd": Rule(elementwise.qlinear_add, (7, 8)),
     "com.microsoft.QLinearAveragePool": Rule(pooling.qlinear_average_pool, (4, 5)),
@@ -145,6 +147,7 @@ RULES: dict[str, Rule] = {
     **{name: Rule(convert, arity) for family in _FAMILIES for name, (convert, arity) in family.items()},
     **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
+    DEQUANTIZE_CONSTANT: Rule(conversion.dequantize_linear, (2, 3)),
     MATMUL_ADD: Rule(matrix.qlinear_matmul_add, (10, 11)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
     STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),

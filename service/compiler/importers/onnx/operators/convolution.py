@@ -126,13 +126,20 @@ def _spread(node: Node, windows: Windows) -> relax.Expr:
 
 
 def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr:
-    """Converts filters `[C, O / groups, KH, KW]` to those of the ordinary convolution: flipped, `[O, KH, KW, C /
-    groups]`.
+    """Converts constant filters `[C, O / groups, KH, KW]` to those of the ordinary convolution, which are flipped: `[O,
+    KH, KW, C / groups]`.
     """
     groups, each = windows.groups, windows.channels // windows.groups
-    (rows, columns), data = windows.kernel, node.data(1)
-    whole = data.reshape(groups, each, per_group, rows, columns)[..., ::-1, ::-1]
-    return node.literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
+    (rows, columns), data, value = windows.kernel, node.data(1), node.value(1)
+    shape = (groups, each, per_group, rows, columns)
+    if isinstance(value, np.ndarray):
+        whole = data.reshape(shape)[..., ::-1, ::-1]
+        return node.literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
+    parts = node.emit(relax.op.reshape(value, shape), "filters")
+    for axis in (3, 4):
+        parts = node.emit(relax.op.flip(parts, axis), "filters")
+    turned = node.emit(relax.op.permute_dims(parts, (0, 2, 3, 4, 1)), "filters")
+    return node.emit(relax.op.reshape(turned, (groups * per_group, rows, columns, each)), "filters")
 
 
 def bias_of(node: Node, index: int, filters: int) -> relax.Constant | None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.file.tensors import unpacked
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
@@ -218,38 +217,3 @@ def _transposed_operand(node: Node, index: int, name: str) -> relax.Expr:
     turned = (*range(rank - 2), rank - 1, rank - 2)
     x = node.expr(index)
     return node.emit(relax.op.permute_dims(x, turned), "turned") if node.attribute(name, 0) else x
-
-
-def matmul_nbits(node: Node) -> relax.Var:
-    """Inputs: A, B, scales, zero_points, g_idx, bias (com.microsoft). Multiplies rows `[…, K]` by weights `[N, K]` of 4
-    or 8 bits, quantized in blocks along K. The weights are packed in bytes, `[N, K / block, block * bits / 8]`. The
-    zero points are packed in the same way.
-    """
-    float32(node, 0)
-    bits, size = node.attribute("bits", 4), node.attribute("block_size", 0)
-    depth, units = node.attribute("K", 0), node.attribute("N", 0)
-    if node.has(4) or bits not in (4, 8):
-        node.unsupported(f"has weights of {bits} bits or in another order (g_idx), which cannot be compiled")
-    node.require(size > 0 and depth > 0 and units > 0, f"has the invalid block_size {size}, N {units} or K {depth}")
-    count = -(-depth // size)
-    stored = _unpacked(node, 1, bits, units * count * size)
-    scales = node.data(2)
-    node.require_supported(scales.dtype == np.float32, f"has scales of {scales.dtype}; only float32 can be compiled")
-    node.require(scales.size == units * count, f"has {scales.size} scales, not {units * count}")
-    points: Array = np.full((units, count), 1 << (bits - 1), np.uint8)
-    if node.has(3):
-        per_row = -(-count * bits // 8) * 8 // bits
-        points = _unpacked(node, 3, bits, units * per_row).reshape(units, per_row)[:, :count]
-    stored = stored.reshape(units, count * size)[:, :depth]
-    bias = node.expr(5) if node.has(5) else None
-    weights, steps, zeros = (node.literal(each.T) for each in (stored, scales.reshape(units, count), points))
-    call = ops.block_matmul(node.expr(0), weights, steps, zeros, bias, block_size=min(size, depth), bits=bits)
-    return node.emit(call)
-
-
-def _unpacked(node: Node, index: int, bits: int, count: int) -> Array:
-    data = node.data(index)
-    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}, not uint8", node.name(index))
-    values = unpacked(data.reshape(-1), "uint4") if bits == 4 else data.reshape(-1)
-    node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(index))
-    return values

@@ -15,7 +15,7 @@ from functools import cached_property
 from tvm import relax
 
 from service.compiler.importers.onnx.folding import folded
-from service.compiler.importers.onnx.model import Model, Tensor
+from service.compiler.importers.onnx.model import DEQUANTIZE_CONSTANT, Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE
@@ -25,6 +25,7 @@ from service.core.models.arrays import Array
 
 # limit of the total size of folded constants: a multiple of the file's size, plus a minimum
 _GROWTH, _FLOOR_BYTES = 4, 1 << 20
+_CONVERSIONS = (DEQUANTIZE, DEQUANTIZE_CONSTANT)
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
@@ -163,7 +164,7 @@ class _Folding:
         if operator.op_type not in _MOVES or not operator.inputs or len(operator.outputs) != 1:
             return None
         conversion = self.makers.get(operator.inputs[0])
-        if conversion is None or conversion.op_type != DEQUANTIZE or conversion.attributes.get("block_size", 0):
+        if conversion is None or conversion.op_type not in _CONVERSIONS or conversion.attributes.get("block_size", 0):
             return None
         if len(conversion.inputs) < 2 or "" in conversion.inputs[:2]:
             return None

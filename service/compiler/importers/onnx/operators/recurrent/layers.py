@@ -51,24 +51,32 @@ class Weights(Protocol):
 
 @dataclass(frozen=True)
 class _RealWeights:
-    """Weights of float32: `[gates * size, width]` for the input and `[gates * size, size]` for the state."""
+    """Weights of float32: W `[directions, gates * size, width]` and R `[directions, gates * size, size]`. They depend
+    only on constants, possibly through a DequantizeLinear.
+    """
 
     node: Node
     made: Real
     size: int
-    inputs: Array
-    recurrent: Array
+    direction: int
 
     @property
     def of_input(self) -> Product:
-        return self._product(self.inputs)
+        return self._product(1, 0, self.node.shape(1)[1])
 
     def of_state(self, first: int, last: int) -> Product:
-        return self._product(self.recurrent[first * self.size : last * self.size])
+        return self._product(2, first * self.size, last * self.size)
 
-    def _product(self, weights: Array) -> Product:
-        constant = self.node.literal(weights.T)
-        return lambda rows: self.made(ops.real_matmul(rows, constant))
+    def _product(self, index: int, first: int, last: int) -> Product:
+        value = self.node.value(index)
+        if isinstance(value, np.ndarray):
+            columns: relax.Expr = self.node.literal(value[self.direction, first:last].T)
+        else:
+            place = self.direction
+            part = self.made(relax.op.strided_slice(value, [0, 1], [place, first], [place + 1, last]))
+            rows = self.made(relax.op.reshape(part, (last - first, self.node.shape(index)[2])))
+            columns = self.made(relax.op.permute_dims(rows, (1, 0)))
+        return lambda x: self.made(ops.real_matmul(x, columns))
 
 
 @dataclass(frozen=True)
@@ -175,15 +183,17 @@ def _layer(node: Node, kind: Kind) -> tuple[Value, ...]:
     Returns Y `[steps, directions, batch, hidden]`, and the states after the last step.
     """
     directions, width = directions_of(node, kind), extents_of(node)[-1]
-    weights, recurrent = node.data(1), node.data(2)
-    size = recurrent.shape[-1] if recurrent.ndim == 3 else 0
+    for index in (1, 2):
+        node.data(index)  # raises an error if the weights depend on an input
+    weights, recurrent = node.shape(1), node.shape(2)
+    size = recurrent[-1] if len(recurrent) == 3 else 0
     shapes = [(len(directions), kind.gates * size, each) for each in (width, size)]
-    fits = [weights.shape, recurrent.shape] == shapes
-    node.require(fits, f"has weights {weights.shape} and {recurrent.shape}, which do not fit")
-    dtypes = sorted({each.dtype.name for each in (weights, recurrent)})
+    fits = [weights, recurrent] == shapes
+    node.require(fits, f"has weights {weights} and {recurrent}, which do not fit")
+    dtypes = sorted({node.dtype(index) for index in (1, 2)})
     node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; only float32 can be compiled")
     made = Real(node.emit, node.expr(0))
-    each = [_RealWeights(node, made, size, *pair) for pair in zip(weights, recurrent, strict=True)]
+    each = [_RealWeights(node, made, size, direction) for direction in range(len(directions))]
     return unrolled(node, kind, made, size, directions, each)
 
 
