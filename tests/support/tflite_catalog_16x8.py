@@ -23,7 +23,11 @@ def _binary(name: str, out: Quant | None, options: object = None, version: int =
     """Returns an operator of two tensors. Its output is bool if `out` is None."""
     y = End((40, 50), np.int16 if out else np.bool_, out)
     return operator_model(
-        name, [End((40, 50), np.int16, X16), End((50,), np.int16, Y16 if out else X16)], [y], options, version
+        name,
+        [End((40, 50), np.int16, X16), End((50,), np.int16, X16 if out in (None, X16) else Y16)],
+        [y],
+        options,
+        version,
     )
 
 
@@ -124,7 +128,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "quantize int32 to int16": lambda: models.quantize_model((2, 300), np.int32, Quant(1e-8), np.int16, X16),
     "quantize int32 to int8": lambda: models.quantize_model((2, 300), np.int32, Quant(1e-8), np.int8, X8),
     "sub int16": lambda: _binary("SUB", Y16, schema.SubOptionsT(potScaleInt16=False), 5),
-    "maximum int16": lambda: models.binary_model("MAXIMUM", (40, 50), (50,), np.int16, X16, X16, X16),
+    "maximum int16": lambda: _binary("MAXIMUM", X16, schema.MaximumMinimumOptionsT()),
     **{
         f"{name.lower()} int16": partial(_binary, name, None)
         for name in ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")

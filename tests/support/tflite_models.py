@@ -192,14 +192,14 @@ def binary_model(
     activation: str = "NONE",
     b_data: Array | None = None,
 ) -> bytes:
-    """Returns an ADD, MUL or MAXIMUM of `a` and `b`, which broadcast by NumPy's rules. If `b_data` is given, `b` is a
-    constant instead of an input.
+    """Returns an ADD or MUL of `a` and `b`, which broadcast by NumPy's rules. If `b_data` is given, `b` is a constant
+    instead of an input.
     """
     builder = ModelBuilder()
     a = builder.tensor("a", a_shape, dtype, a_quant)
     b = builder.tensor("b", b_shape, dtype, b_quant) if b_data is None else builder.constant("b", b_data, b_quant)
     y = builder.tensor("y", np.broadcast_shapes(tuple(a_shape), tuple(b_shape)), dtype, y_quant)
-    kind = {"ADD": schema.AddOptionsT, "MUL": schema.MulOptionsT, "MAXIMUM": schema.MaximumMinimumOptionsT}[name]
+    kind = {"ADD": schema.AddOptionsT, "MUL": schema.MulOptionsT}[name]
     builder.operator(name, [a, b], [y], kind(fusedActivationFunction=_activation(activation)))
     return builder.build([a, b] if b_data is None else [a], [y])
 
