@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from service.core.verification.agreement import is_different
 
 
 def compile(
-    source: str | Path,
+    source: str | PathLike[str],
     output: str | Path | None = None,
     *,
     target: str = "host",
@@ -30,7 +31,8 @@ def compile(
     """Compiles a model file, and checks the result bit for bit against the reference runtime.
 
     Args:
-        source: a .tflite, .onnx, .pt or .pt2 file, or a folder or archive with the files of an MXNet model.
+        source: a .tflite, .onnx, .pt or .pt2 file, or a folder or archive with the files of an MXNet model; or
+            what `octet.quantize` returned.
         output: the folder to write, an OCI image layout; by default a temporary one, which is deleted together with
             the artifact and the models that were loaded from it.
         target: a target that `octet targets` lists; `host` is the best one of this machine.

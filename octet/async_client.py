@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ class AsyncClient:
 
     async def push(
         self,
-        source: str | Path,
+        source: str | PathLike[str],
         name: str | None = None,
         *,
         target: str = "host",
@@ -76,6 +76,10 @@ class AsyncClient:
     ) -> None:
         """See `Client.promote`."""
         await asyncio.to_thread(self._client.promote, model, version, alias=alias, percent=percent, least=least)
+
+    async def live_ranges(self, model: str) -> dict[str, tuple[float, float]]:
+        """See `Client.live_ranges`."""
+        return await asyncio.to_thread(self._client.live_ranges, model)
 
     async def rollback(self, model: str, *, alias: str = STABLE, away_from: int) -> None:
         """See `Client.rollback`."""

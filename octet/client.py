@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from octet.evaluation import Evaluation
 from service.cli.client import Client as _HttpClient
+from service.cli.live import fetch_proposal
 from service.core.builds.build import BuildState
 from service.core.errors import BuildFailed, OctetError, from_json
 from service.core.models.alias import STABLE
@@ -73,7 +75,7 @@ class Client:
 
     def push(
         self,
-        source: str | Path,
+        source: str | PathLike[str],
         name: str | None = None,
         *,
         target: str = "host",
@@ -83,7 +85,7 @@ class Client:
         """Uploads a model file as a new version of a model, and requests a build.
 
         Args:
-            source: the file, as in `octet.compile`.
+            source: the file, as in `octet.compile`; or what `octet.quantize` returned.
             name: the name of the model; by default that of the file.
             target: a target of the server; `host` is the best one that the server serves.
             numerics: the numerics mode; by default that of the framework that wrote the file.
@@ -175,6 +177,15 @@ class Client:
             GateNotPassed: the artifact of the version has no such score.
         """
         self._client.promote(model, version, alias, percent, least)
+
+    def live_ranges(self, model: str) -> dict[str, tuple[float, float]]:
+        """Returns the ranges that live requests of a model's newest version need: the name of each tensor whose
+        calibrated range they leave, with its lowest and highest value. `octet.quantize` takes them as `live`.
+
+        Raises:
+            InvalidInput: the server counted no values of the model, or they do not leave a range.
+        """
+        return dict(fetch_proposal(self._client, model).proposed)
 
     def rollback(self, model: str, *, alias: str = STABLE, away_from: int) -> None:
         """Makes an alias name the version that it named before version `away_from`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from octet._work import Stages, TemporaryFolder
+from service.cli.live import live_ranges
 from service.core.builds.dialects import added
 from service.core.builds.quantization import (
     LatencyBudget,
@@ -49,6 +50,7 @@ def quantize(
     resize: str | None = None,
     layout: str | None = None,
     input_shape: str = "",
+    live: Mapping[str, tuple[float, float]] | None = None,
     dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
     on_stage: Callable[[str], None] | None = None,
@@ -86,6 +88,8 @@ def quantize(
         block: the number of such weights that share a scale.
         mean, std, resize, layout: how pictures become inputs, as in `octet quantize`. By default as the file defines.
         input_shape: the shapes of inputs whose shapes the file leaves open, as in `octet.compile`.
+        live: with `data`: the lowest and highest value that tensors must be able to store, by name, as
+            `Client.live_ranges` returns them.
         dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
             `OCTET_DIALECTS` (docs/how-to/dialects.md). Their code runs, so name only files that you trust. What other
             threads compile meanwhile is compiled with them too.
@@ -122,6 +126,7 @@ def quantize(
         dynamic=dynamic,
         weights=weights,
         block=block,
+        live=live_ranges(live or {}),
     )
     folder = TemporaryFolder() if output is None else None
     path = folder.path / f"{Path(source).stem}{options.suffix}" if folder is not None else Path(output or "")
@@ -135,7 +140,7 @@ def quantize(
 
 
 class Quantized:
-    """A quantized model in an ONNX file. Pass its `path` to `octet.compile` or `Client.push`.
+    """A quantized model in an ONNX file. Pass it to `octet.compile` or `Client.push`.
 
     Attributes:
         path: the file.
@@ -146,6 +151,10 @@ class Quantized:
     def __init__(self, path: Path, report: dict[str, Any], folder: object = None) -> None:
         self.path, self.report = path, report
         self._folder = folder  # a temporary folder, which exists as long as this object
+
+    def __fspath__(self) -> str:
+        """The path of the file, for functions that take a path."""
+        return str(self.path)
 
     @property
     def outputs_db(self) -> dict[str, float | None]:

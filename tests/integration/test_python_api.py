@@ -137,7 +137,7 @@ class TestQuantize:
         stages: list[str] = []
         quantized = octet.quantize(network, data=pictures(4), sensitivity=True, on_stage=stages.append)
         assert stages == ["calibrate", "rank", "measure"]
-        assert octet.compile(quantized.path).is_exact
+        assert octet.compile(quantized).is_exact
         path = quantized.path
         assert re.fullmatch(
             rf"<octet.Quantized {path}: 9 operators in integers, 1 in float; scores \d+\.\d dB; same class \d of 4>",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import octet
 from service.cli.app import app
 from tests.support.float_networks import residual_network
 from tests.support.serving import Served, serving
@@ -80,3 +81,19 @@ def test_a_model_that_clips_is_quantized_with_wider_ranges(served: Served, tmp_p
     assert after[image["tensor"]]["state"] == "within"
     assert after[image["tensor"]]["stored"] == pytest.approx({"low": -3, "high": 3}, abs=0.1)
     assert after[image["tensor"]]["clipped"] < 0.001
+
+
+def test_python_quantizes_with_live_ranges(served: Served, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    calibration = random.uniform(-1, 1, (8, *_SHAPE)).astype(np.float32)
+    (tmp_path / "net.onnx").write_bytes(residual_network())
+    with octet.Client(served.url) as client:
+        client.push(octet.quantize(tmp_path / "net.onnx", data=list(calibration)), "net")
+        with pytest.raises(octet.errors.InvalidInput, match="no live values of net version 1 were counted"):
+            client.live_ranges("net")
+        before = counted(served, 1, random.uniform(-3, 3, _SHAPE).astype(np.float32))
+        live = client.live_ranges("net")
+        tensor = before["tensors"][0]["tensor"]
+        assert live[tensor] == pytest.approx((-3, 3), abs=0.1)
+        wider = octet.quantize(tmp_path / "net.onnx", data=list(calibration), live=live)
+        assert [each["tensor"] for each in wider.report["live"]] == [*live]

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.commands.local.quantization_report import show
+from service.cli.live import fetch_proposal
 from service.cli.options import (
     ClassesOfInputsOption,
     DialectOption,
@@ -45,7 +46,6 @@ from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.quantize.local import quantize_to, require_folder
 
-_LIVE_DAYS = 7
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
 
@@ -299,23 +299,11 @@ def _live_ranges(output: Output, model: str, server: str | None, key: str | None
     from service.cli.client import Client
 
     with Client(server_url(server), key) as client:
-        found = client.saturation(model, None, _LIVE_DAYS)
-    what = f"{model} version {found['version']}"
-    if not found["tensors"]:
-        raise InvalidInput(f"no live values of {what} were counted: {found['reason']}")
-    outside = [each for each in found["tensors"] if each["proposed"] is not None]
-    if not outside:
-        raise InvalidInput(
-            f"live data does not leave a range of {what}, in {found['samples']} requests of {_LIVE_DAYS} days",
-            hint=f"octet saturation {model} shows the ranges",
-        )
-    for each in outside:
-        stored, proposed = each["stored"], each["proposed"]
-        output.note(
-            f"{each['tensor']}: {stored['low']:.4g} to {stored['high']:.4g} becomes at least "
-            f"{proposed['low']:.4g} to {proposed['high']:.4g}"
-        )
-    return tuple(LiveRange(each["tensor"], each["proposed"]["low"], each["proposed"]["high"]) for each in outside)
+        proposal = fetch_proposal(client, model)
+    for tensor, (low, high) in proposal.proposed.items():
+        stored_low, stored_high = proposal.stored[tensor]
+        output.note(f"{tensor}: {stored_low:.4g} to {stored_high:.4g} becomes at least {low:.4g} to {high:.4g}")
+    return proposal.ranges
 
 
 def _show_trial(output: Output, name: str, build: dict[str, Any]) -> None:
