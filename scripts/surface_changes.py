@@ -11,6 +11,7 @@ from itertools import zip_longest
 from packaging.version import Version
 
 _NOTHING = ast.Tuple([])  # as the default of a parameter that takes any number of arguments
+_PATHS = frozenset({"Path"})  # what a parameter of type PathLike[str] accepts
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ def _calls(old: list[_Parameter], new: list[_Parameter]) -> Iterator[str]:
             yield f"parameter {parameter.name} lost its default"
         elif parameter.default is not None and parameter.default != after.default:
             yield f"the default of {parameter.name} changed from {parameter.default} to {after.default}"
-        elif not (parameter.types <= after.types or "Any" in after.types):
-            yield f"parameter {parameter.name} does not accept {_join_types(parameter.types - after.types)}"
+        elif refused := _refused(parameter.types, after.types):
+            yield f"parameter {parameter.name} does not accept {_join_types(refused)}"
     before, after_order = ([each.name for each in side if each.is_positional] for side in (old, new))
     for mine, theirs in zip_longest(before, after_order):
         if mine is not None and mine in named and mine != theirs:
@@ -126,6 +127,13 @@ def _calls(old: list[_Parameter], new: list[_Parameter]) -> Iterator[str]:
     for parameter in new:
         if parameter.name not in names and parameter.default is None:
             yield f"parameter {parameter.name} is required"
+
+
+def _refused(old: frozenset[str], new: frozenset[str]) -> frozenset[str]:
+    """Returns the types that a parameter accepted and does not accept any more."""
+    if "Any" in new:
+        return frozenset()
+    return old - new - (_PATHS if "PathLike[str]" in new else frozenset())
 
 
 def _results(old: ast.expr | None, new: ast.expr | None) -> Iterator[str]:

@@ -58,6 +58,7 @@ class TestCompare:
         "new",
         [
             "octet.load(path: str | Path | bytes, size: int, *, threads: int = 0) -> Model | None",
+            "octet.load(path: str | PathLike[str], size: int, *, threads: int = 0) -> Model | None",
             "octet.load(path: Any, size: int, *, threads: int = 0) -> Model | None",
             "octet.load(path: str | Path, size: int, *, threads: int = 0) -> Model",
             "octet.load(path: str | Path, size: int, more: int = 1, *, threads: int = 0, k: int = 3) -> Model | None",
