@@ -327,7 +327,7 @@ def sample_tables() -> Tables:
     tables.built("digits", tables.push("digits"), lambda: digits(bias=1))
     tables.model("affine", affine)
     tables.model("large", lambda: identity("UINT8", 1, 224, 224, 3))
-    for datatype in ("BOOL", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"):
+    for datatype in ("BOOL", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"):
         tables.model(datatype.lower(), partial(identity, datatype, 1, 4))
     tables.push("unbuilt")
     return tables

@@ -30,7 +30,9 @@ _TYPES = {
     "INT16": "int16_t",
     "INT32": "int32_t",
     "INT64": "int64_t",
+    "FP16": "_Float16",
     "FP32": "float",
+    "FP64": "double",
 }
 _compiling = threading.Lock()
 

@@ -7,7 +7,8 @@ Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit f
 - Each float sum is a separate function. If a sum were fused with the product that it adds, LLVM would contract the two
   to a fused multiply-add, which rounds once instead of twice.
 - A value that is converted to float64 only for a sum is converted inside the sum.
-- A tensor of float16 or bfloat16 becomes one of float32 with the same values (`numerics.scaling.halves`).
+- A tensor of float16 or bfloat16 becomes one of float32 with the same values (`numerics.scaling.halves`). Inputs and
+  outputs of float16 become their bits, in uint16.
 - The argmax of an operator returns the first occurrence, even if all elements are the smallest value of their type.
   TVM's own argmax returns no position in that case.
 """
@@ -58,7 +59,7 @@ def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
         flat = [part for arg in args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
         return mode.formula(operation).lower(operation, builder, *flat)
 
-    return graph.rewrite(module, lower)
+    return graph.rewrite(module, lower, halves.StoredHalves())
 
 
 def _wide_sum(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr:

@@ -87,22 +87,43 @@ def uses_of(function: relax.Function) -> Counter[relax.Var]:
     return Counter(var for expr in read for var in variables(expr))
 
 
-def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
+class Boundary:
+    """The parameters and outputs of a function that `rewrite` writes. This class keeps those of the old function."""
+
+    def param(self, param: relax.Var) -> relax.Var:
+        """Returns the new parameter that takes the place of `param`."""
+        return relax.Var(param.name, param.ty)
+
+    def value(self, builder: relax.BlockBuilder, new: relax.Var, param: relax.Var) -> relax.Expr:
+        """Returns what takes the place of `param` in the function's body. `new` is the new parameter."""
+        return new
+
+    def output(self, builder: relax.BlockBuilder, value: relax.Expr, result: relax.Expr) -> relax.Expr:
+        """Returns the new output. `value` takes the place of `result`, an output of the old function."""
+        return value
+
+
+def rewrite(module: tvm.IRModule, rewrite_call: Rewrite, boundary: Boundary | None = None) -> tvm.IRModule:
     """Returns `module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args, operation)`
     emits.
 
     New values keep the names of the values that they replace, so that a later error can still name the operator.
     """
-    function = main_of(module)
+    function, ends = main_of(module), boundary or Boundary()
     builder = relax.BlockBuilder()
-    params = [relax.Var(param.name, param.ty) for param in function.params]
-    environment: dict[relax.Var, relax.Expr] = dict(zip(function.params, params, strict=True))
+    params = [ends.param(param) for param in function.params]
+    environment: dict[relax.Var, relax.Expr] = {}
     with builder.function("main", params):
         with builder.dataflow():
+            for param, new in zip(function.params, params, strict=True):
+                environment[param] = ends.value(builder, new, param)
             for var, value, operation in operations(function):
                 with located(name_of(value), str(var.name)):
                     environment[var] = _rewritten(builder, var, value, operation, environment, rewrite_call)
-            outputs = [builder.emit_output(substitute(result, environment)) for result in results_of(function)]
+            outputs = [
+                builder.emit_output(ends.output(builder, substitute(result, environment), result))
+                for result in results_of(function)
+            ]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
 

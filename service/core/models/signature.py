@@ -23,7 +23,9 @@ DATATYPES: Mapping[str, str] = {
     "INT16": "int16",
     "INT32": "int32",
     "INT64": "int64",
+    "FP16": "float16",
     "FP32": "float32",
+    "FP64": "float64",
 }
 _BY_DTYPE = {dtype: datatype for datatype, dtype in DATATYPES.items()}
 

@@ -8,7 +8,7 @@ namespace octet {
 
 // No model has tensors of the last two: kBytes is the type of pictures in requests, and kOther is any
 // unsupported type.
-enum class Datatype : uint8_t { kBool, kUint8, kUint16, kInt8, kInt16, kInt32, kInt64, kFp32, kBytes, kOther };
+enum class Datatype : uint8_t { kBool, kUint8, kUint16, kInt8, kInt16, kInt32, kInt64, kFp16, kFp32, kFp64, kBytes, kOther };
 
 struct DatatypeFacts {
   const char* name;
@@ -26,7 +26,9 @@ inline constexpr DatatypeFacts kDatatypes[] = {
     {"INT16", 2, false, INT16_MIN, INT16_MAX},
     {"INT32", 4, false, INT32_MIN, INT32_MAX},
     {"INT64", 8, false, INT64_MIN, INT64_MAX},
+    {"FP16", 2, true, 0, 0},
     {"FP32", 4, true, 0, 0},
+    {"FP64", 8, true, 0, 0},
 };
 
 }  // namespace octet

@@ -72,7 +72,7 @@ typedef enum { OCTET_INPUT = 0, OCTET_OUTPUT = 1, OCTET_STATE = 2 } octet_role;
 
 typedef struct {
   const char* name;
-  const char* datatype; /* BOOL, UINT8, UINT16, INT8, INT16, INT32, INT64 or FP32 */
+  const char* datatype; /* BOOL, UINT8, UINT16, INT8, INT16, INT32, INT64, FP16, FP32 or FP64 */
   int32_t rank;
   const int64_t* shape; /* [rank] */
   int64_t bytes;

@@ -37,9 +37,12 @@ void read_quantization(Json& json, octet_tensor& tensor) {
 
 void read_element(Json& json, const DatatypeFacts& type, Initial& initial) {
   if (type.is_real) {
-    auto value = static_cast<float>(json.number());
-    if (!isfinite(value)) json.refuse("the initial value of a state is not finite");
-    memcpy(initial.element, &value, sizeof value);
+    double value = json.number();
+    auto single = static_cast<float>(value);
+    if (!isfinite(single)) json.refuse("the initial value of a state is not finite");
+    bool is_double = type.bytes == sizeof value;
+    if (!is_double && type.bytes != sizeof single) json.refuse("the type of a state is not supported");
+    memcpy(initial.element, is_double ? static_cast<const void*>(&value) : &single, static_cast<size_t>(type.bytes));
     return;
   }
   char first = json.peek();

@@ -16,7 +16,11 @@ from service.workers.routing.security import Security
 _HEADER_LENGTH = "inference-header-content-length"
 # Maps a datatype to the unsigned integer format of the same size, as in `struct`. Datatypes that are missing have 8
 # bits.
-_FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {"INT16": "H", "UINT16": "H", "INT32": "I", "FP32": "I", "INT64": "Q"}
+_FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {
+    **dict.fromkeys(("FP16", "INT16", "UINT16"), "H"),
+    **dict.fromkeys(("FP32", "INT32"), "I"),
+    **dict.fromkeys(("FP64", "INT64"), "Q"),
+}
 
 Outputs = Mapping[str, "Output"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.core.models.signature import DATATYPES
 from tests.support.data_plane import as_binary, as_json, connect, entry, packed, unpacked
 from tests.support.runners import FunctionRunner, affine, digits, failing, identity
 from tests.support.tables import Tables
@@ -136,7 +137,9 @@ async def test_compressed_bodies(tables: Tables, compress: Any, binary: bool) ->
         ("INT16", [-(2**15), 0, 2**15 - 1]),
         ("INT32", [-(2**31), 0, 2**31 - 1]),
         ("INT64", [-(2**63), 0, 2**63 - 1]),
+        ("FP16", [-65504.0, 0.0999755859375, 5.960464477539063e-08]),
         ("FP32", [-3.4028234663852886e38, 1, 1e-45]),
+        ("FP64", [-1.7976931348623157e308, 0.1, 5e-324]),
     ],
 )
 async def test_every_datatype_is_unchanged_by_json(datatype: str, values: list[Any]) -> None:
@@ -151,7 +154,7 @@ async def test_every_datatype_is_unchanged_by_json(datatype: str, values: list[A
     assert output["datatype"] == datatype
 
 
-@pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
+@pytest.mark.parametrize("datatype", DATATYPES)
 async def test_every_datatype_is_unchanged_by_binary(datatype: str) -> None:
     tables = Tables()
     tables.model("identity", lambda: identity(datatype, 1, 5, 3))

@@ -15,6 +15,7 @@ from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
+from service.compiler.importers.onnx.half.carrying import carry_halves
 from service.compiler.importers.onnx.model import End, Model
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
@@ -48,11 +49,11 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
     with import_stage():
-        read = read_model(data)
+        read = round_products(read_model(data))
         check_names(shapes or {}, [end.name for end in read.inputs])
         params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
-        merged, notices = merge_pads(resolved(read, params))
-        folded = fold_constants(read_dequantizations(round_products(merged)))
+        merged, notices = merge_pads(resolved(carry_halves(read, params), params))
+        folded = fold_constants(read_dequantizations(merged))
         model = fuse(drop_redundant_activations(merge_pairs(without_zero_scales(folded))))
         check_support(model)
         imported = _imported(model, at, params)

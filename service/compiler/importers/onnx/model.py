@@ -18,6 +18,7 @@ STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # product of two computed matrices
 MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # product of stored values by constant weights, with a constant real bias
 # Products of float32 whose two operands are first rounded to bfloat16: ONNX's operator type -> the type here.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
+ROUND = f"{OWN_DOMAIN}.Round"  # rounds float32 to the values of the 16-bit type in the attribute `to`
 STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # convolution of stored values that ONNX Runtime computes on real values
 
 

@@ -8,6 +8,9 @@ from service.compiler.qnn.expressions.ops import Value
 
 HALVES = ("float16", "bfloat16")
 
+_HALF_SIGN, _HALF_MAGNITUDE, _HALF_INFINITY, _HALF_NAN = 0x8000, 0x7FFF, 0x7C00, 0x7E00
+_LEAST_NORMAL_HALF, _SHIFT, _REBIAS = 0x0400, 13, 112 << 23
+
 _SIGN, _MAGNITUDE, _INFINITY, _QUIET = -(1 << 31), 0x7FFFFFFF, 0x7F800000, 0x00400000
 _LEAST_NORMAL = 0x38800000  # 2**-14, the least float16 with 11 significant bits
 _BEYOND = 0x47800000  # 2**16, the first magnitude after the largest float16
@@ -22,6 +25,29 @@ def rounded(x: Value, dtype: str) -> Value:
     number = tirx.min(magnitude, _word(_INFINITY))  # rounding a NaN, which is not used, could exceed int32
     near = _nearest(number, 16) if dtype == "bfloat16" else _nearest_float16(number)
     return tirx.reinterpret("float32", tirx.Select(is_nan, bits | _word(_QUIET), near | sign))
+
+
+def from_float16_bits(word: Value) -> Value:
+    """Returns the float32 with the value of a float16, given as its 16 bits (uint16)."""
+    bits = tirx.Cast("int32", word)
+    magnitude, sign = bits & _word(_HALF_MAGNITUDE), (bits & _word(_HALF_SIGN)) << _word(16)
+    subnormal = tirx.reinterpret("int32", tirx.Cast("float32", magnitude) * tirx.const(1 / _STEP, "float32"))
+    shifted = magnitude << _word(_SHIFT)
+    normal = tirx.Select(magnitude < _word(_LEAST_NORMAL_HALF), subnormal, shifted + _word(_REBIAS))
+    special = shifted | _word(_INFINITY)
+    return tirx.reinterpret("float32", tirx.Select(magnitude < _word(_HALF_INFINITY), normal, special) | sign)
+
+
+def to_float16_bits(x: Value) -> Value:
+    """Returns the 16 bits (uint16) of the float16 with the value of `x`, a float32 that float16 can hold."""
+    bits = tirx.reinterpret("int32", x)
+    magnitude, sign = bits & _word(_MAGNITUDE), (bits >> _word(16)) & _word(_HALF_SIGN)
+    small = tirx.min(magnitude, _word(_LEAST_NORMAL))  # larger steps could exceed int32
+    subnormal = tirx.Cast("int32", tirx.reinterpret("float32", small) * tirx.const(_STEP, "float32"))
+    normal = (magnitude - _word(_REBIAS)) >> _word(_SHIFT)
+    finite = tirx.Select(magnitude < _word(_LEAST_NORMAL), subnormal, normal)
+    special = tirx.Select(magnitude > _word(_INFINITY), _word(_HALF_NAN), _word(_HALF_INFINITY))
+    return tirx.Cast("uint16", tirx.Select(magnitude < _word(_INFINITY), finite, special) | sign)
 
 
 def _nearest_float16(magnitude: Value) -> Value:

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "request/half.h"
 #include "text/json_writer.h"
 #include "text/problem.h"
 
@@ -36,10 +37,21 @@ auto by_type(Datatype datatype, std::string_view bytes, Visit visit) {
       return as(int32_t{});
     case Datatype::kInt64:
       return as(int64_t{});
+    case Datatype::kFp16:
+      return as(Half{});
+    case Datatype::kFp64:
+      return as(double{});
     default:
       return as(float{});
   }
 }
+
+template <typename Element>
+constexpr bool kIsReal = std::is_floating_point_v<Element> || std::is_same_v<Element, Half>;
+// The type in which an element is compared and formatted.
+template <typename Element>
+using NumberOf =
+    std::conditional_t<std::is_same_v<Element, double>, double, std::conditional_t<kIsReal<Element>, float, int64_t>>;
 
 template <typename Number>
 void append(Number number, std::string& text) {
@@ -48,13 +60,13 @@ void append(Number number, std::string& text) {
 }
 
 // Appends a number as the equal double. Like Python, always writes a decimal point or an exponent.
-void append_real(float number, std::string& text) {
+void append_real(double number, std::string& text) {
   if (!std::isfinite(number)) {
     throw Problem(ErrorType::kUnsupported, "an output contains NaN or infinity, which JSON cannot express",
                   "request binary data: binary_data_output");
   }
   size_t begin = text.size();
-  append(static_cast<double>(number), text);
+  append(number, text);
   if (text.find_first_of(".e", begin) == text.npos) text.append(".0");
 }
 
@@ -79,15 +91,18 @@ std::vector<size_t> greatest(const Element* elements, size_t count, size_t wante
   std::iota(indices.begin(), indices.end(), size_t{0});
   std::partial_sort(indices.begin(), indices.begin() + static_cast<ptrdiff_t>(wanted), indices.end(),
                     [&](size_t one, size_t other) {
-                      return elements[one] != elements[other] ? elements[one] > elements[other] : one < other;
+                      auto a = static_cast<NumberOf<Element>>(elements[one]);
+                      auto b = static_cast<NumberOf<Element>>(elements[other]);
+                      return a != b ? a > b : one < other;
                     });
   indices.resize(wanted);
   return indices;
 }
 
-// Formats a score as NumPy does: the shortest text that reads as the same float32, without an exponent from 1e-4 up to
-// 1e16.
-std::string score(float number) {
+// Formats a score as NumPy does: the shortest text that reads as the same number, without an exponent from 1e-4 up to
+// 1e16. The scores of FP16 are formatted as float32.
+template <typename Real>
+std::string score(Real number) {
   char digits[64];
   double size = std::fabs(static_cast<double>(number));
   bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
@@ -102,9 +117,10 @@ void classify(const Signature& signature, int64_t classes, Output& output) {
   size_t samples = signature.is_batched && !output.shape.empty() ? static_cast<size_t>(output.shape[0]) : 1;
   by_type(output.datatype, output.bytes(), [&](auto* elements, size_t count) {
     using Element = std::remove_cv_t<std::remove_pointer_t<decltype(elements)>>;
-    using Number = std::conditional_t<std::is_same_v<Element, float>, float, int64_t>;
-    if constexpr (std::is_same_v<Element, float>) {
-      if (std::any_of(elements, elements + count, [](float each) { return std::isnan(each); })) {
+    using Number = NumberOf<Element>;
+    if constexpr (kIsReal<Element>) {
+      auto is_nan = [](Element each) { return std::isnan(static_cast<Number>(each)); };
+      if (std::any_of(elements, elements + count, is_nan)) {
         throw Problem(ErrorType::kUnsupported,
                       "output '" + *output.name + "' contains NaN, so its greatest elements are undefined", {},
                       *output.name);
@@ -149,8 +165,8 @@ void Output::write_json(std::string& text) const {
     by_type(datatype, bytes(), [&](auto* elements, size_t count) {
       for (size_t index = 0; index < count; ++index) {
         separate();
-        if constexpr (std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(elements)>>, float>) {
-          append_real(elements[index], text);
+        if constexpr (kIsReal<std::remove_cv_t<std::remove_pointer_t<decltype(elements)>>>) {
+          append_real(static_cast<double>(elements[index]), text);
         } else if (datatype == Datatype::kBool) {
           text.append(elements[index] ? "true" : "false");
         } else {

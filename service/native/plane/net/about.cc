@@ -60,7 +60,8 @@ void write_specs(const std::vector<TensorSpec>& specs, const Signature& signatur
 uint64_t data_type(Datatype datatype) {
   constexpr std::pair<Datatype, uint64_t> kValues[] = {
       {Datatype::kBool, 1},  {Datatype::kUint8, 2}, {Datatype::kUint16, 3}, {Datatype::kInt8, 6},
-      {Datatype::kInt16, 7}, {Datatype::kInt32, 8}, {Datatype::kInt64, 9},  {Datatype::kFp32, 11}};
+      {Datatype::kInt16, 7}, {Datatype::kInt32, 8}, {Datatype::kInt64, 9},  {Datatype::kFp16, 10},
+      {Datatype::kFp32, 11}, {Datatype::kFp64, 12}};
   for (const auto& [each, value] : kValues) {
     if (each == datatype) return value;
   }

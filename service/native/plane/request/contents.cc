@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr uint64_t kBool = 1, kInt = 2, kInt64 = 3, kUint = 4, kFp32 = 6, kBytes = 8;
+constexpr uint64_t kBool = 1, kInt = 2, kInt64 = 3, kUint = 4, kFp32 = 6, kFp64 = 7, kBytes = 8;
 
 struct Member {
   uint64_t number;
@@ -33,6 +33,8 @@ Member member_of(Datatype datatype) {
       return {kUint, "uint_contents"};
     case Datatype::kFp32:
       return {kFp32, "fp32_contents"};
+    case Datatype::kFp64:
+      return {kFp64, "fp64_contents"};
     default:
       return {kBytes, "bytes_contents"};
   }
@@ -54,7 +56,10 @@ class Sink {
     }
     put(&number, its.bytes);  // little-endian: the low bytes come first
   }
-  void real(uint32_t bits) { put(&bits, sizeof bits); }
+  template <typename Bits>
+  void real(Bits bits) {
+    put(&bits, sizeof bits);
+  }
 
   void finish(const char* member) const {
     if (count_ == most_) return;
@@ -81,6 +86,11 @@ class Sink {
 }  // namespace
 
 void fill_contents(std::string_view message, const TensorSpec& spec, const Shape& shape, void* memory) {
+  if (spec.datatype == Datatype::kFp16) {
+    throw Problem(ErrorType::kInvalidTensor,
+                  "input '" + spec.name + "' is FP16, which the protocol carries in raw_input_contents only", {},
+                  spec.name);
+  }
   Member member = member_of(spec.datatype);
   Sink sink(spec, shape, memory);
   MessageReader reader(message);
@@ -88,6 +98,8 @@ void fill_contents(std::string_view message, const TensorSpec& spec, const Shape
     if (field.number != member.number) continue;
     if (member.number == kFp32) {
       each_fixed<uint32_t>(field, [&](uint32_t bits) { sink.real(bits); });
+    } else if (member.number == kFp64) {
+      each_fixed<uint64_t>(field, [&](uint64_t bits) { sink.real(bits); });
     } else if (member.number == kBool) {
       each_varint(field, [&](uint64_t number) { sink.integer(number != 0); });
     } else if (member.number == kUint) {

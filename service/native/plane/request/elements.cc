@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "request/half.h"
 #include "text/json_reader.h"
 #include "text/problem.h"
 
@@ -58,13 +59,60 @@ size_t read_bool(JsonReader& json, const TensorSpec& spec, uint8_t* to, size_t) 
   return 1;
 }
 
-size_t read_real(JsonReader& json, const TensorSpec& spec, float* to, size_t) {
+// Requires the next value to be a number.
+void expect_number(JsonReader& json, const TensorSpec& spec) {
   char begin = json.peek();
   if (begin != '0' && begin != '-') refuse(spec, "holds " + brief_json(json.value()) + ", but takes numbers");
-  float real = json.single();
-  if (!std::isfinite(real)) refuse(spec, "holds a number outside the range of FP32");
+}
+
+[[noreturn]] void refuse_range(const TensorSpec& spec) {
+  refuse(spec, "holds a number outside the range of " + std::string(facts(spec.datatype).name));
+}
+
+size_t read_half(JsonReader& json, const TensorSpec& spec, Half* to, size_t) {
+  expect_number(json, spec);
+  Half real(json.number());
+  if (!real.is_finite()) refuse_range(spec);
   *to = real;
   return 1;
+}
+
+size_t read_single(JsonReader& json, const TensorSpec& spec, float* to, size_t) {
+  expect_number(json, spec);
+  float real = json.single();
+  if (!std::isfinite(real)) refuse_range(spec);
+  *to = real;
+  return 1;
+}
+
+size_t read_double(JsonReader& json, const TensorSpec& spec, double* to, size_t) {
+  expect_number(json, spec);
+  double real = json.number();
+  if (!std::isfinite(real)) refuse_range(spec);
+  *to = real;
+  return 1;
+}
+
+// Returns true if no word has all bits of `exponent`, as NaN and infinity have.
+template <typename Word>
+bool are_finite(const void* memory, size_t bytes, Word exponent) {
+  auto* words = static_cast<const Word*>(memory);
+  bool are = true;
+  for (size_t index = 0; index < bytes / sizeof *words; ++index) are &= (words[index] & exponent) != exponent;
+  return are;
+}
+
+bool are_finite(Datatype datatype, const void* memory, size_t bytes) {
+  switch (datatype) {
+    case Datatype::kFp16:
+      return are_finite<uint16_t>(memory, bytes, 0x7c00);
+    case Datatype::kFp32:
+      return are_finite<uint32_t>(memory, bytes, 0x7f800000);
+    case Datatype::kFp64:
+      return are_finite<uint64_t>(memory, bytes, 0x7ff0000000000000);
+    default:
+      return true;
+  }
 }
 
 // Reads an array of elements, which is flat or nested like the shape.
@@ -158,21 +206,20 @@ void fill_json(const JsonElements& elements, const TensorSpec& spec, const Shape
       return fill_integers<int32_t>(elements, spec, shape, memory);
     case Datatype::kInt64:
       return fill_integers<int64_t>(elements, spec, shape, memory);
+    case Datatype::kFp16:
+      return fill<Half>(elements, spec, shape, memory, read_half);
     case Datatype::kFp32:
-      return fill<float>(elements, spec, shape, memory, read_real);
+      return fill<float>(elements, spec, shape, memory, read_single);
+    case Datatype::kFp64:
+      return fill<double>(elements, spec, shape, memory, read_double);
     default:
       refuse(spec, "has a datatype that no model supports");
   }
 }
 
 void check_elements(const TensorSpec& spec, const void* memory, size_t bytes) {
-  if (spec.datatype == Datatype::kFp32) {
-    auto* words = static_cast<const uint32_t*>(memory);
-    constexpr uint32_t kExponent = 0x7f800000;
-    bool is_finite = true;
-    for (size_t index = 0; index < bytes / sizeof *words; ++index) is_finite &= (words[index] & kExponent) != kExponent;
-    if (!is_finite) refuse(spec, "holds NaN or infinity");
-  } else if (spec.datatype == Datatype::kBool) {
+  if (!are_finite(spec.datatype, memory, bytes)) refuse(spec, "holds NaN or infinity");
+  if (spec.datatype == Datatype::kBool) {
     auto* truths = static_cast<const uint8_t*>(memory);
     uint8_t all = 0;
     for (size_t index = 0; index < bytes; ++index) all |= truths[index];

@@ -13,6 +13,7 @@ from service.compiler.importers.onnx.model import (
     DEQUANTIZE_CONSTANT,
     MATMUL_ADD,
     REQUANTIZE,
+    ROUND,
     STORED_CONV,
     STORED_MATMUL,
 )
@@ -150,6 +151,7 @@ RULES: dict[str, Rule] = {
     DEQUANTIZE_CONSTANT: Rule(conversion.dequantize_linear, (2, 3)),
     MATMUL_ADD: Rule(matrix.qlinear_matmul_add, (10, 11)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
+    ROUND: Rule(shapes.round_halves, (1, 1)),
     STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),
     STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),
     BFLOAT16_PRODUCTS["Conv"]: Rule(convolution.conv, (2, 3)),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes  # noqa: F401 (NumPy then has bfloat16)
 import numpy as np
 from tvm import relax
 
@@ -20,6 +21,7 @@ from service.core.models.arrays import Array
 _LONGEST = 1 << 16  # the most elements of a Range
 _MOST_AXES = 8
 _CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
+_HALVES = ("bfloat16", "float16")
 
 
 def shape(node: Node) -> Value:
@@ -37,6 +39,8 @@ def cast(node: Node) -> Value:
     node.keep_loose()
     if known is not None and to in _CASTS:
         return node.folded(known.astype(to))
+    if {to, dtype} & {*_HALVES} and {to, dtype} <= {"float32", *_HALVES}:
+        return node.emit(relax.op.astype(node.expr(0), to))
     if to == dtype:
         return known if known is not None else node.with_input_type(node.emit(node.expr(0)))
     if known is not None or to not in _CASTS:
@@ -47,6 +51,16 @@ def cast(node: Node) -> Value:
     if dtype == "float32" and to != "float64":
         return _truncated(node, to)
     return node.emit(relax.op.astype(node.expr(0), to))
+
+
+def round_halves(node: Node) -> Value:
+    """Rounds float32 to the values of the 16-bit type in the attribute `to` (`half.carrying` creates this operator)."""
+    known, to = node.known_value(0), DTYPES[node.attribute("to", 0)]
+    node.keep_loose()
+    if known is not None and node.is_small([known]):
+        with np.errstate(over="ignore"):
+            return node.folded(known.astype(np.dtype(to)).astype(np.float32))
+    return node.emit(relax.op.astype(node.emit(relax.op.astype(node.expr(0), to), "rounded"), "float32"))
 
 
 def cast_like(node: Node) -> Value:

@@ -64,7 +64,7 @@ def _resolved(state: State) -> list[Operator]:
         operator = waiting.popleft()
         if operator.op_type != IF:
             passed.append(operator)
-            _convert(state, operator, failures)
+            convert_if_possible(state, operator, failures)
             continue
         inside, constants = chosen_branch(operator, _condition(state, operator, failures))
         left += sum(each.op_type == IF for each in inside) - 1
@@ -74,7 +74,7 @@ def _resolved(state: State) -> list[Operator]:
     return [*passed, *waiting]
 
 
-def _convert(state: State, operator: Operator, failures: dict[str, OctetError]) -> None:
+def convert_if_possible(state: State, operator: Operator, failures: dict[str, OctetError]) -> None:
     """Converts an operator. If that fails, the error is raised only if a condition depends on the operator, because a
     later pass (`qdq`) may replace the operator.
     """

@@ -16,7 +16,6 @@ from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16
 
 _FLOAT, _BFLOAT16 = 1, 16  # TensorProto.DataType
 _OPERANDS = 2
-_ODDITY = "has elements of bfloat16, which only a Cast to float32 takes"
 
 
 def round_products(model: Model) -> Model:
@@ -24,8 +23,7 @@ def round_products(model: Model) -> Model:
 
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs. Casts that nothing reads any
-        more are removed. Constants of bfloat16 that are read by anything but a Cast to float32 cannot be used as
-        constants.
+        more are removed.
     """
     stored = {
         name: tensor for name, tensor in model.constants.items() if tensor.dtype == BFLOAT16 and tensor.data is not None
@@ -41,9 +39,8 @@ def round_products(model: Model) -> Model:
             real[name] = replace(tensor, name=name, dtype="float32")
     graph = _Rounded({name: operator for operator in operators for name in operator.outputs}, real)
     products = [graph.product(operator) for operator in operators]
-    unused = {name: replace(tensor, data=None, oddity=_ODDITY) for name, tensor in stored.items()}
     ends = {end.name for end in model.outputs}
-    constants = {**model.constants, **unused, **real}
+    constants = {**model.constants, **real}
     return replace(model, operators=tuple(_read(products, ends)), constants=constants)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from service.compiler.qnn.expressions.halves import HALVES, rounded
+from service.compiler.qnn import graph
+from service.compiler.qnn.expressions.halves import HALVES, from_float16_bits, rounded, to_float16_bits
 from service.compiler.qnn.numerics.formula import Formula, pointwise
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.errors import UnsupportedOperator
@@ -74,6 +75,25 @@ def carried(expr: relax.Expr) -> relax.Expr:
         return relax.Tuple([carried(field) for field in expr.fields])
     value = value_of(expr)
     return expr if value is None or _dtype_of(expr) not in HALVES else relax.const(value.astype(np.float32), "float32")
+
+
+class StoredHalves(graph.Boundary):
+    """Passes float16 tensors to and from the compiled function as their bits, in uint16."""
+
+    def param(self, param: relax.Var) -> relax.Var:
+        if _dtype_of(param) != "float16":
+            return super().param(param)
+        return relax.Var(param.name, relax.TensorType(list(graph.shape_of(param)), "uint16"))
+
+    def value(self, builder: relax.BlockBuilder, new: relax.Var, param: relax.Var) -> relax.Expr:
+        if _dtype_of(param) != "float16":
+            return new
+        return builder.emit(pointwise(builder, "widened", from_float16_bits, [new], alone=True))
+
+    def output(self, builder: relax.BlockBuilder, value: relax.Expr, result: relax.Expr) -> relax.Expr:
+        if _dtype_of(result) != "float16":
+            return value
+        return builder.emit(pointwise(builder, "narrowed", to_float16_bits, [carried(value)], alone=True))
 
 
 def lower_plain(builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.qnn import graph
-from service.core.errors import Unsupported
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.onnx_builder import DTYPES, OnnxBuilder
 
 BFLOAT16, FLOAT = DTYPES["bfloat16"], DTYPES["float32"]
@@ -66,19 +67,11 @@ def test_a_stored_constant_next_to_an_unrounded_operand_is_float() -> None:
     assert made("MatMul", x, stored(builder, WEIGHTS), builder) == {"qnn.real_matmul": "float32"}
 
 
-def test_rounded_values_with_other_readers_are_refused() -> None:
+def test_rounded_values_with_other_readers_are_computed() -> None:
     builder = OnnxBuilder()
     x = rounded(builder, builder.input("x", "float32", [2, 4]))
     builder.node("Relu", [x], ["y"])
     builder.output("y", "float32")
-    with pytest.raises(Unsupported, match="casts float32 to bfloat16"):
-        import_model(builder.build())
-
-
-def test_a_stored_constant_with_other_readers_is_refused() -> None:
-    builder = OnnxBuilder()
-    builder.input("x", "float32", [4, 3])
-    builder.node("Add", ["x", builder.constant(WEIGHTS.astype(ml_dtypes.bfloat16))], ["y"])
-    builder.output("y", "float32")
-    with pytest.raises(Unsupported, match="bfloat16, which only a Cast"):
-        import_model(builder.build())
+    value = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    (result,) = oracle.run(import_model(builder.build()).module, get_mode(ONNXRUNTIME), [value])
+    np.testing.assert_array_equal(result, np.maximum(value.astype(ml_dtypes.bfloat16).astype(np.float32), 0))
