@@ -54,10 +54,11 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
         merged, notices = merge_pads(resolved(carry_halves(read, params), params))
         folded = fold_constants(read_dequantizations(merged))
-        model = fuse(drop_redundant_activations(merge_pairs(without_zero_scales(folded))))
+        needed, dropped = drop_redundant_activations(merge_pairs(without_zero_scales(folded)))
+        model = fuse(needed)
         check_support(model)
         imported = _imported(model, at, params)
-        return replace(imported, notices=(*imported.notices, *notices))
+        return replace(imported, notices=(*imported.notices, *notices, *dropped))
 
 
 def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedModel:

@@ -16,6 +16,8 @@ CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
 DEQUANTIZE_CONSTANT = f"{OWN_DOMAIN}.DequantizeConstant"
 STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # product of two computed matrices of stored values; the result is real
 MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # product of stored values by constant weights, with a constant real bias
+# product of real values by real weights, with a constant row that may be rounded
+REAL_MATMUL_ADD = f"{OWN_DOMAIN}.RealMatMulAdd"
 # Products of float32 whose two operands are first rounded to bfloat16: ONNX's operator type -> the type here.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
 ROUND = f"{OWN_DOMAIN}.Round"  # rounds float32 to the values of the 16-bit type in the attribute `to`

@@ -85,6 +85,20 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
     return node.typed(node.emit(ops.quantize(total, out_type)), out_type)
 
 
+def real_matmul_add(node: Node) -> relax.Var:
+    """Inputs: a and b as real values, a row, and the rounded row. `qdq` creates this operator from a MatMul and an Add
+    before a QuantizeLinear.
+
+    As for `qlinear_matmul_add`, ONNX Runtime rounds the row if it makes a Gemm of the two, and no Reshape is between
+    the Gemm and the QuantizeLinear.
+    """
+    float32(node, 0, 1)
+    is_matrix, is_activated = len(node.shape(0)) == 2, bool(node.attribute("is_activated", 0))
+    is_rounded = is_matrix or (bool(node.attribute("has_known_shape", 0)) and not is_activated)
+    product = matrices(node, node.expr(0), node.expr(1))
+    return node.emit(relax.op.add(product, node.literal(node.data(3 if is_rounded else 2))))
+
+
 def _product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
     """Returns the product of stored values by constant weights. An operand of one dimension is a row or a column of a
     matrix; the result does not have its additional axis.

@@ -54,6 +54,11 @@ def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
     conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(MOVED):
         return False
+    return is_quantized(graph, operator)
+
+
+def is_quantized(graph: OnnxGraph, operator: Operator) -> bool:
+    """Returns true if only a QuantizeLinear reads the result of `operator`, possibly after activations."""
     reader = graph.only_reader(operator.outputs[0])
     while reader is not None and bounds_of(graph, reader, reader.inputs[0]) is not None:
         reader = graph.only_reader(reader.outputs[0])

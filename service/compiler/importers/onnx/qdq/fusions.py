@@ -13,6 +13,7 @@ from itertools import permutations
 from service.compiler.importers.onnx.model import CONV_TRANSPOSE, MATMUL_ADD, REQUANTIZE, STORED_MATMUL
 from service.compiler.importers.onnx.qdq import stored
 from service.compiler.importers.onnx.qdq.biases import rounded_bias, stored_bias
+from service.compiler.importers.onnx.qdq.real_layers import real_layer, real_matmul_add
 from service.compiler.importers.onnx.qdq.rounded_weights import rounded_weights
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
@@ -44,7 +45,8 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
         if conversion is not None and is_simple(graph, conversion) and x is not None and w is not None:
             bias = stored_bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
         if bias is None or conversion is None or x is None or w is None:
-            return stored.convolution(graph, operator, conversion) if operator.op_type == "Conv" else []
+            made = stored.convolution(graph, operator, conversion) if operator.op_type == "Conv" else []
+            return made or real_layer(graph, operator, conversion)
         inputs = (*x, *w, *parameters(conversion), *([bias] if bias else []))
         return [replace(operator, op_type=name, inputs=inputs)]
 
@@ -81,7 +83,7 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
     x = dequantized(graph, operator.inputs[0])
     w = weights_of(graph, operator.inputs[1], axis) or rounded_weights(graph, operator)
     if x is None or w is None:
-        return []
+        return real_layer(graph, operator, conversion)
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     kept = {key: value for key, value in attributes.items() if key == "transB"}
     product = replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""), attributes=kept)
@@ -137,8 +139,15 @@ def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
     converter of `MATMUL_ADD` decides this.
     """
     product, row = product_and_row(graph, operator)
-    if product is None or conversion is None:
+    if product is None:
         return []
+    made = _integer_matmul_add(graph, operator, product, row, conversion) if conversion is not None else []
+    return made or real_matmul_add(graph, operator, product, row, conversion)
+
+
+def _integer_matmul_add(
+    graph: OnnxGraph, operator: Operator, product: Operator, row: str, conversion: Operator
+) -> list[Operator]:
     x, w = dequantized(graph, product.inputs[0]), weights_of(graph, product.inputs[1], axis=1)
     real = ""
     if w is None:

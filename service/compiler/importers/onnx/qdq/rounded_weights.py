@@ -36,12 +36,12 @@ def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str
     if not rounds_operands(graph, operator) or not np.isfinite(weights.data).all():
         return None
     if weights.name not in graph.rounded:  # layers may share weights
-        stored, scale, point = (_constant(graph, weights.name, each) for each in _stored(weights.data))
+        stored, scale, point = (_constant(graph, weights.name, each) for each in stored_weights(weights.data))
         graph.rounded[weights.name] = stored, scale, point
     return graph.rounded[weights.name]
 
 
-def _stored(weights: Array) -> tuple[Array, Array, Array]:
+def stored_weights(weights: Array) -> tuple[Array, Array, Array]:
     """Returns int8 values, scale and zero point. These are computed as by QuantizeLinear with the parameters of
     `GetQuantizationParameter` (core/util/qmath.h), which is not symmetric.
     """

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from service.compiler.importers.onnx.file.tensors import NIBBLES
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.qdq.fusions import product_and_row
 from service.compiler.importers.onnx.qdq.operators import moves_conversions
@@ -22,11 +23,14 @@ _OPERANDS = 3  # the number of operands of a QuantizeLinear with an explicit zer
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
-def drop_redundant_activations(model: Model) -> Model:
-    """Removes every Relu and Clip that does not change any stored value of the only QuantizeLinear after it.
+def drop_redundant_activations(model: Model) -> tuple[Model, tuple[str, ...]]:
+    """Returns `model` without redundant activations, and a notice for each removal that changes values.
+
+    Removes every Relu and Clip that does not change any stored value of the only QuantizeLinear after it.
 
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
-    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of the type
+    optimizer/qdq_transformer/relu_quantizelinear.cc). Before a conversion to 4 bits, ONNX Runtime 1.31.1 removes every
+    Relu, and so does this pass. A Clip changes nothing if its bounds include those of the type
     and all bounds are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). The optimizer moves
     conversions first, so there may be operators through which conversions move between the activation and the
     QuantizeLinear. It does not move conversions again afterwards. So an activation stays if such an operator is before
@@ -42,12 +46,19 @@ def drop_redundant_activations(model: Model) -> Model:
     """
     graph = OnnxGraph.whole(model)
     dropped: dict[str, str] = {}  # an activation's output -> its input
+    notices: list[str] = []
     for conversion in model.operators:
         if conversion.op_type != QUANTIZE or len(conversion.inputs) != _OPERANDS:
             continue
         name, found = conversion.inputs[0], dict[str, str]()
         while graph.only_reader(name) and (operator := graph.producers.get(name)) is not None and operator.inputs:
-            if operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
+            if operator.op_type == "Relu" and _has_4_bits(graph, conversion):
+                dropped[name] = operator.inputs[0]
+                notices.append(
+                    f"ONNX Runtime's optimizer removes {operator.label}, because {conversion.label} stores 4 bits: the "
+                    "build does so, too"
+                )
+            elif operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
                 found[name] = operator.inputs[0]
             elif operator.op_type == "Add" and product_and_row(graph, operator)[0] is not None:
                 found.clear()
@@ -60,9 +71,10 @@ def drop_redundant_activations(model: Model) -> Model:
             name = operator.inputs[0]
         dropped |= found
     if not dropped:
-        return model
+        return model, ()
     kept = (operator for operator in model.operators if operator.outputs[0] not in dropped)
-    return replace(model, operators=tuple(_rewired(operator, dropped) for operator in kept))
+    rewired = replace(model, operators=tuple(_rewired(operator, dropped) for operator in kept))
+    return rewired, tuple(notices)
 
 
 def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
@@ -75,9 +87,16 @@ def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
     return replace(operator, inputs=tuple(inputs))
 
 
+def _has_4_bits(graph: OnnxGraph, conversion: Operator) -> bool:
+    point = graph.constants.get(parameters(conversion)[1])
+    return point is not None and point.dtype in NIBBLES and point.data is not None and point.data.size == 1
+
+
 def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) -> bool:
     scale, point = (graph.known_value(name) for name in parameters(conversion))
-    if not activation.inputs or point is None or point.size != 1 or point.dtype.name not in BYTES:
+    if not activation.inputs or point is None or point.size != 1:
+        return False
+    if graph.constants[parameters(conversion)[1]].dtype not in BYTES:
         return False
     limits, zero_point = np.iinfo(point.dtype), int(point.reshape(-1)[0])
     if activation.op_type == "Relu":
