@@ -7,7 +7,8 @@ check each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +135,17 @@ class ModelBuilder:
         self.graph.tensors[index].type = schema.TensorType.RESOURCE
         return index
 
+    @contextmanager
+    def subgraph(self) -> Iterator[schema.SubGraphT]:
+        """Adds a subgraph, to which the block adds tensors and operators. The block sets its inputs and outputs."""
+        main, self.graph = self.graph, schema.SubGraphT(tensors=[], operators=[], name="called")
+        self.model.subgraphs.append(self.graph)
+        yield self.graph
+        self.graph.inputs, self.graph.outputs = (
+            np.asarray(ends, np.int32) for ends in (self.graph.inputs, self.graph.outputs)
+        )
+        self.graph = main
+
     def call_once(self, variables: dict[str, tuple[Array, Quant | None]]) -> None:
         """Adds a subgraph that assigns constants to resource variables, and the operator that calls it."""
         main, self.graph = (
@@ -197,8 +209,11 @@ class ModelBuilder:
             outputs=np.asarray(outputs, np.int32),
         )
         if options is not None:
-            operator.builtinOptions = options
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__.removesuffix("T"))
+            union = type(options).__name__.removesuffix("T")
+            if hasattr(schema.BuiltinOptions, union):
+                operator.builtinOptions, operator.builtinOptionsType = options, getattr(schema.BuiltinOptions, union)
+            else:
+                operator.builtinOptions2, operator.builtinOptions2Type = options, getattr(schema.BuiltinOptions2, union)
         self.graph.operators.append(operator)
 
     def signature(self, inputs: dict[str, int], outputs: dict[str, int], key: str = "serving_default") -> None:

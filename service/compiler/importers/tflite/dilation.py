@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import TypeVar
 
 from service.compiler.importers.tflite.geometry import VALID
-from service.compiler.importers.tflite.model import Model, Operator
+from service.compiler.importers.tflite.model import Operator, Subgraph
 from service.core.models.arrays import Array
 
+Graph = TypeVar("Graph", bound=Subgraph)
 EXPLICIT_PADDING = "explicit_padding"  # top, left, bottom, right: an option that only this importer sets
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _PLAIN = {"stride_h": 1, "stride_w": 1, "dilation_h_factor": 1, "dilation_w_factor": 1, "padding": VALID}
 
 
-def join_dilated(model: Model) -> Model:
+def join_dilated(model: Graph) -> Graph:
     """Returns `model` with the three operators of each dilated convolution replaced by one."""
     makers = {operator.outputs[0]: operator for operator in model.operators if len(operator.outputs) == 1}
     uses = Counter(index for operator in model.operators for index in operator.inputs)
@@ -37,7 +39,7 @@ def join_dilated(model: Model) -> Model:
     return replace(model, operators=tuple(operators))
 
 
-def _join_three(model: Model, first: Operator, core: Operator, last: Operator) -> Operator | None:
+def _join_three(model: Subgraph, first: Operator, core: Operator, last: Operator) -> Operator | None:
     """Returns the three operators as one, or None if they compute more than a dilated convolution."""
     blocks, paddings = (_pair(model, index) for index in first.inputs[1:3])
     blocks_back, crops = (_pair(model, index) for index in last.inputs[1:3])
@@ -63,16 +65,16 @@ def _join_three(model: Model, first: Operator, core: Operator, last: Operator) -
     return replace(core, inputs=(first.inputs[0], *core.inputs[1:]), outputs=last.outputs, options=options)
 
 
-def _is_hybrid(model: Model, core: Operator) -> bool:
+def _is_hybrid(model: Subgraph, core: Operator) -> bool:
     dtypes = [model.tensors[index].dtype for index in core.inputs[:2] if index >= 0]
     return dtypes[0] == "float32" and dtypes[-1] != "float32"
 
 
-def _pair(model: Model, index: int) -> Array | None:
+def _pair(model: Subgraph, index: int) -> Array | None:
     data = model.tensors[index].data if index >= 0 else None
     return data if data is not None and data.dtype.kind == "i" else None
 
 
-def _alike(model: Model, one: int, other: int) -> bool:
+def _alike(model: Subgraph, one: int, other: int) -> bool:
     first, second = model.tensors[one], model.tensors[other]
     return (first.dtype, first.quantization) == (second.dtype, second.quantization)

@@ -7,23 +7,20 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from service.compiler.importers.builder.constants import Constants
 from service.compiler.importers.builder.module import At, build_main, import_stage, param
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.tflite.delegate import builtin_kernel, takes
+from service.compiler.importers.names import join_names, printable, shortened
+from service.compiler.importers.tflite.converting import Converter
 from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.file.metadata import metadata_of
 from service.compiler.importers.tflite.file.reader import read_model
-from service.compiler.importers.tflite.model import Model, State
-from service.compiler.importers.tflite.node import Node, constant_of, constants_of
-from service.compiler.importers.tflite.operators import RULES
+from service.compiler.importers.tflite.model import Model
 from service.compiler.importers.tflite.signature import signature_of
-from service.compiler.importers.tflite.support import check_support, dtypes_of
+from service.compiler.importers.tflite.support import check_support
 from service.compiler.importers.tflite.variables import find_states
 from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
-from service.core.errors import MalformedModel
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
@@ -44,7 +41,19 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
         model = replace_zero_scales(join_dilated(model))
         module = _module(model, at)
         signature = signature_of(_with_outputs(model, module))
-        return ImportedModel(module, signature, TFLITE, *metadata_of(data, signature))
+        metadata, notices = metadata_of(data, signature)
+        return ImportedModel(module, signature, TFLITE, metadata, (*_entry_notice(model), *notices))
+
+
+def _entry_notice(model: Model) -> tuple[str, ...]:
+    """Returns the notice for a file with several entry points. LiteRT's interpreter runs the first subgraph, unless its
+    caller names a signature.
+    """
+    if not model.other_entries:
+        return ()
+    names = join_names([shortened(printable(name)) for name in model.other_entries])
+    first = f", {printable(model.signatures[0].key)}" if model.signatures else ""
+    return (f"this is the file's first entry point{first}; choose another with --signature: {names}",)
 
 
 def _module(model: Model, at: At) -> tvm.IRModule:
@@ -52,22 +61,8 @@ def _module(model: Model, at: At) -> tvm.IRModule:
     params = {index: _param(model, index, f"input_{position}") for position, index in enumerate(model.inputs)}
     for position, state in enumerate(model.states):
         params[state.tensor] = _param(model, state.tensor, f"state_{position}")
-    values: dict[int, relax.Expr] = dict(params)
-    constants = constants_of(model)
-
-    def convert() -> list[relax.Expr]:
-        for operator in model.operators:
-            node = Node(model, operator, builder, values, constants, builtin_kernel, takes)
-            at(operator.label, node.output.label)
-            made = RULES[operator.name].converter(dtypes_of(model, operator))(node)
-            results = made if isinstance(made, list) else [node.clipped(made)]
-            for tensor, value in zip(node.outputs, results, strict=True):
-                node.expect(tensor, value)
-                values[tensor.index] = value
-        computed = [_result(model, index, values, constants) for index in model.outputs]
-        return [*computed, *(_left(model, state, values, constants) for state in model.states)]
-
-    build_main(builder, [*params.values()], convert)
+    converter = Converter(model, builder, at)
+    build_main(builder, [*params.values()], lambda: converter.convert({**params}))
     return builder.get()
 
 
@@ -78,25 +73,6 @@ def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
         replace(tensor, shape=found[tensor.index]) if tensor.index in found else tensor for tensor in model.tensors
     ]
     return replace(model, tensors=tuple(tensors))
-
-
-def _result(model: Model, index: int, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """Returns the value of an output: an operator's result, an input or a constant."""
-    tensor = model.tensors[index]
-    return values[index] if tensor.data is None else constant_of(constants, tensor, tensor.data)
-
-
-def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """Returns the value that `state` has after a call."""
-    tensor = model.tensors[state.result]
-    if tensor.data is None and state.result not in values:
-        raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but no operator computes it")
-    value = _result(model, state.result, values, constants)
-    found, kept = (str(value.ty.dtype), shape_of(value)), (state.initial.dtype.name, state.initial.shape)
-    if found != kept:
-        name = state.name or tensor.label
-        raise MalformedModel(f"the variable {name} is {kept}, but {found} is assigned to it", tensor=tensor.label)
-    return value
 
 
 def _param(model: Model, index: int, name: str) -> relax.Var:

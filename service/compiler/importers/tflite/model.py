@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -123,6 +124,7 @@ class Operator:
     Attributes:
         intermediates: tensors that are never stored. The quantization of these tensors determines how the kernel
             computes.
+        graph: the number of the subgraph that contains the operator.
     """
 
     index: int
@@ -132,11 +134,28 @@ class Operator:
     options: Mapping[str, OptionValue] | None
     custom_options: bytes = b""
     intermediates: tuple[int, ...] = ()
+    graph: int = 0
 
     @property
     def label(self) -> str:
-        """The operator's name in error messages: `CONV_2D #17`."""
-        return f"{self.name} #{self.index}"
+        """The operator's name in error messages: `CONV_2D #17`, or `ADD #1 of subgraph 2`."""
+        return f"{self.name} #{self.index}" + (f" of subgraph {self.graph}" if self.graph else "")
+
+
+# Operator -> the options that name the subgraphs which it runs.
+_CALLS = {
+    "CALL": ("subgraph",),
+    "CALL_ONCE": ("init_subgraph_index",),
+    "IF": ("then_subgraph_index", "else_subgraph_index"),
+    "STABLEHLO_COMPOSITE": ("decomposition_subgraph_index",),
+    "WHILE": ("cond_subgraph_index", "body_subgraph_index"),
+}
+
+
+def called_by(operator: Operator) -> tuple[int, ...]:
+    """Returns the numbers of the subgraphs that an operator runs, in the order of its options."""
+    options = operator.options or {}
+    return tuple(int(cast(int, options.get(name, 0))) for name in _CALLS.get(operator.name, ()))
 
 
 @dataclass(frozen=True)
@@ -167,12 +186,17 @@ class State:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """A graph; its operators are in an order in which they can be computed."""
+    """A graph; its operators are in an order in which they can be computed.
+
+    Attributes:
+        number: the index among the subgraphs of the file.
+    """
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    number: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -180,11 +204,13 @@ class Model(Subgraph):
     """The first subgraph of a file, and the file's other properties.
 
     Attributes:
-        initializers: number -> a subgraph that CALL_ONCE runs before the first call.
+        subgraphs: number -> a subgraph that an operator runs, directly or through other subgraphs.
+        other_entries: the keys of the signatures that run another subgraph than the first.
         states: the tensors that persist between calls, as found by `variables.find_states`.
     """
 
     signatures: tuple[Signature, ...]
     size_bytes: int
-    initializers: Mapping[int, Subgraph] = field(default_factory=dict)
+    other_entries: tuple[str, ...] = ()
+    subgraphs: Mapping[int, Subgraph] = field(default_factory=dict)
     states: tuple[State, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from service.compiler.importers.builder.constants import Constants, Layout
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.tensors import MAX_BYTES
-from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Quantization, Tensor
+from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Quantization, Subgraph, Tensor
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
@@ -27,24 +27,33 @@ from service.core.models.arrays import Array
 
 _GROWTH = 5
 _INT32 = 2  # TensorType in schema.fbs
+# Converts a subgraph for an operator: the operator's label, the number of the subgraph and its inputs -> its outputs.
+Run = Callable[[str, int, Sequence[relax.Expr]], list[relax.Expr]]
 
 
 def constants_of(model: Model) -> Constants:
     """Returns the model's constants. All of them together may be at most `_GROWTH` times as large as the file would be
     without sparse tensors.
     """
-    whole = {tensor.storage: _bytes_of(tensor) for tensor in model.tensors if tensor.sparse is not None}
+    tensors = (tensor for graph in (model, *model.subgraphs.values()) for tensor in graph.tensors)
+    whole = {tensor.storage: _bytes_of(tensor) for tensor in tensors if tensor.sparse is not None}
     return Constants(
         _GROWTH * (model.size_bytes + sum(whole.values())),
         lambda label: MalformedModel("the model's constants add up to far more than the file's size", tensor=label),
     )
 
 
-def constant_of(constants: Constants, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
-    """Returns the elements of a tensor as an expression. Tensors of the file may share their bytes."""
-    # a constant that was computed from others is not in any buffer
-    owner = -1 - tensor.index if tensor.storage is None else tensor.storage
-    return constants.expr((owner, tensor.shape, tensor.dtype), data, tensor.label, layout)
+def constant_of(
+    constants: Constants, graph: Subgraph, tensor: Tensor, data: Array, layout: Layout | None = None
+) -> relax.Constant:
+    """Returns the elements of a tensor as an expression. Tensors of the file may share their bytes. The numbers of
+    constants that are not in any buffer belong to one subgraph. A constant that was computed from others may have
+    another value in each turn of a loop, so it is not shared.
+    """
+    if tensor.storage is None:
+        return constants.expr(None, data, tensor.label, layout)
+    owner = (graph.number if tensor.storage < 0 else -1, tensor.storage, tensor.shape, tensor.dtype)
+    return constants.expr(owner, data, tensor.label, layout)
 
 
 def _bytes_of(tensor: Tensor) -> int:
@@ -62,16 +71,22 @@ class Node(base.Node):
 
     def __init__(
         self,
-        model: Model,
+        model: Subgraph,
         operator: Operator,
         builder: relax.BlockBuilder,
         values: MutableMapping[int, relax.Expr],
         constants: Constants,
         kernel_of: Callable[[Node], str | None] = lambda node: None,
         is_delegated: Callable[[Node], bool] = lambda node: False,
+        run: Run | None = None,
     ) -> None:
-        """`is_delegated` returns true if LiteRT's default delegate computes the node. Otherwise, `kernel_of` returns
-        the name of the kernel that does. Both are called after the converter has checked the operands.
+        """
+        Args:
+            model: the graph that contains the operator.
+            kernel_of: returns the name of the LiteRT kernel that computes the node, if its default delegate does not.
+            is_delegated: returns true if LiteRT's default delegate computes the node. Both are called after the
+                converter has checked the operands.
+            run: converts a subgraph.
         """
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
@@ -80,7 +95,7 @@ class Node(base.Node):
             builder, operator.label, self.output.label, f"{operator.name}_{operator.index}", self.output.name
         )
         self._values, self._constants = values, constants
-        self._kernel_of, self._is_delegated = kernel_of, is_delegated
+        self._kernel_of, self._is_delegated, self._run = kernel_of, is_delegated, run
         self._clips: tuple[int, int, int, int] | None = None
 
     # -- inputs and options
@@ -109,24 +124,30 @@ class Node(base.Node):
     def expr(self, index: int) -> relax.Expr:
         """Returns the input as an expression, computed or constant."""
         tensor = self.input(index)
-        return self._values[tensor.index] if tensor.data is None else constant_of(self._constants, tensor, tensor.data)
+        if tensor.data is None:
+            return self._values[tensor.index]
+        return constant_of(self._constants, self.model, tensor, tensor.data)
 
     def exprs(self) -> list[relax.Expr]:
         return [self.expr(index) for index in range(self.input_count)]
 
     def constant(self, index: int, layout: Layout | None = None) -> relax.Constant:
         tensor = self.input(index)
-        return constant_of(self._constants, tensor, self.data(index), layout)
+        return constant_of(self._constants, self.model, tensor, self.data(index), layout)
 
     def data(self, index: int) -> Array:
         """Returns the elements of an input that must be constant: stored in the file, or computed only from
         constants.
         """
-        tensor = self.input(index)
-        data = value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
+        data = self.known(index)
         if data is None:
-            self.unsupported(f"computes its input {index} at run time, but it must be constant", tensor)
+            self.unsupported(f"computes its input {index} at run time, but it must be constant", self.input(index))
         return data
+
+    def known(self, index: int) -> Array | None:
+        """Returns the elements of an input that is constant, and None for other inputs."""
+        tensor = self.input(index)
+        return value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
 
     def integers(self, index: int) -> Array:
         """Returns a constant of int32 or int64, such as a shape or a list of axes."""
@@ -182,6 +203,11 @@ class Node(base.Node):
         if name not in activations.BOUNDS:
             self.unsupported(f"has the fused activation {name}; only activations that clamp can be compiled")
         return name
+
+    def run(self, number: int, inputs: Sequence[relax.Expr]) -> list[relax.Expr]:
+        """Converts the operators of subgraph `number`, and returns its outputs."""
+        assert self._run is not None, "only the importer converts operators that run subgraphs"
+        return self._run(self.label, number, inputs)
 
     # -- types
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from service.compiler.importers.builder.module import unsupported_operators
 from service.compiler.importers.names import join_names
-from service.compiler.importers.tflite.model import Model, Operator, Tensor
+from service.compiler.importers.tflite.model import Operator, Subgraph, Tensor
 from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.operators.rule import STORAGES, Rule
 from service.core.errors import DynamicRange, MalformedModel, Unsupported
@@ -21,7 +21,7 @@ _CONVERT = (
 _HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 
 
-def check_support(model: Model) -> None:
+def check_support(model: Subgraph) -> None:
     """Checks that every operator can be converted for the element types that it uses.
 
     Raises:
@@ -45,7 +45,7 @@ def check_support(model: Model) -> None:
                 _refuse_tensor(operator, model.tensors[index], "has no elements")
 
 
-def _require_stored_activations(model: Model) -> None:
+def _require_stored_activations(model: Subgraph) -> None:
     """Refuses hybrid operators that cannot be converted. LiteRT's hybrid kernels quantize activations at run time and
     multiply integers. If such a model were computed in real arithmetic, half of its results would differ.
     """
@@ -61,7 +61,7 @@ def _require_stored_activations(model: Model) -> None:
         )
 
 
-def _is_hybrid(model: Model, operator: Operator) -> bool:
+def _is_hybrid(model: Subgraph, operator: Operator) -> bool:
     first, *others = dtypes_of(model, operator) or [""]
     rule = RULES.get(operator.name)
     taken = ("int8",) if rule is not None and rule.hybrid is not None else ()
@@ -74,12 +74,12 @@ def counted(names: Iterable[str]) -> str:
     return join_names([f"{times} {name}" for name, times in Counter(names).most_common()])
 
 
-def dtypes_of(model: Model, operator: Operator) -> list[str]:
+def dtypes_of(model: Subgraph, operator: Operator) -> list[str]:
     """Returns the dtypes of an operator's inputs; "" for an input that is omitted."""
     return [model.tensors[index].dtype if index >= 0 else "" for index in operator.inputs]
 
 
-def _obstacle(model: Model, operator: Operator) -> str | None:
+def _obstacle(model: Subgraph, operator: Operator) -> str | None:
     """Returns what cannot be converted, as `CONV_3D` or `CONV_2D on float32`, or None if the operator can be
     converted.
     """
@@ -95,14 +95,14 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
     return None
 
 
-def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
+def _refuse(model: Subgraph, obstacles: list[tuple[Operator, str]]) -> None:
     each = [(what, f"{operator.label} → {_output(model, operator)}") for operator, what in obstacles]
     first, _ = obstacles[0]
     hint = _hint(model, obstacles)
     raise unsupported_operators(each, len(model.operators), first.label, _output(model, first), hint)
 
 
-def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
+def _hint(model: Subgraph, obstacles: list[tuple[Operator, str]]) -> str:
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
         return "convert it with full-integer quantization, so that no operator is left in float"
@@ -112,7 +112,7 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     return "convert the model without them" + (f", or cut it at: {join_names(cuts)}" if cuts else "")
 
 
-def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:
+def _cuts(model: Subgraph, obstacles: list[Operator]) -> list[str]:
     """Returns tensors at which the model could be cut so that no obstacle remains. Obstacles read these tensors, and
     other operators compute them.
     """
@@ -142,13 +142,13 @@ def _refuse_tensor(operator: Operator, tensor: Tensor, what: str) -> NoReturn:
     raise Unsupported(message, op=operator.label, tensor=tensor.label)
 
 
-def _tensors(model: Model, operator: Operator) -> Iterator[Tensor]:
+def _tensors(model: Subgraph, operator: Operator) -> Iterator[Tensor]:
     return (model.tensors[index] for index in (*operator.inputs, *operator.outputs) if index >= 0)
 
 
-def _dtypes(model: Model, indices: tuple[int, ...]) -> Iterator[str]:
+def _dtypes(model: Subgraph, indices: tuple[int, ...]) -> Iterator[str]:
     return (model.tensors[index].dtype for index in indices if index >= 0)
 
 
-def _output(model: Model, operator: Operator) -> str:
+def _output(model: Subgraph, operator: Operator) -> str:
     return model.tensors[operator.outputs[0]].label if operator.outputs else "nothing"

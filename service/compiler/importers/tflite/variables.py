@@ -12,12 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
-from service.compiler.importers.tflite.file.graph import check_order
-from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph, Tensor
+from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph, Tensor, called_by
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
 
@@ -105,9 +103,8 @@ class _Resources:
         )
 
     def _initialize(self, operator: Operator) -> None:
-        assert operator.options is not None  # the reader refuses models without these options
-        number = cast(int, operator.options["init_subgraph_index"])
-        self._first.update(_assigned(self._model.initializers[number], number))
+        (number,) = called_by(operator)  # the reader refuses subgraphs that do not exist
+        self._first.update(_assigned(self._model.subgraphs[number]))
 
     def _variable(self, operator: Operator) -> Name:
         if operator.inputs[0] not in self._handles:
@@ -151,15 +148,14 @@ class _Resources:
                 self._tensors[tensor] = replace(self._tensors[tensor], data=first, storage=-1 - tensor)
 
 
-def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:
+def _assigned(graph: Subgraph) -> Mapping[Name, Array]:
     """Returns the values that an initializing subgraph assigns to the variables."""
-    check_order(graph)
     handles: dict[int, Name] = {}
     values: dict[Name, Array] = {}
     for operator in graph.operators:
         if operator.name not in (_HANDLE, _ASSIGN):
             raise Unsupported(
-                f"{operator.label} of subgraph {number} computes a variable's first value, which must be constant",
+                f"{operator.label} computes a variable's first value, which must be constant",
                 op=operator.label,
                 hint="initialize the model's variables with constants",
             )
@@ -171,7 +167,7 @@ def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:
         tensor = graph.tensors[value]
         if handle not in handles or tensor.data is None:
             raise Unsupported(
-                f"{operator.label} of subgraph {number} does not assign a constant to a variable",
+                f"{operator.label} does not assign a constant to a variable",
                 op=operator.label,
                 tensor=tensor.label,
             )

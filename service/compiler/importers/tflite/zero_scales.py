@@ -8,18 +8,20 @@ with any scale, and a bias of 0, give the same result.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from service.compiler.importers.tflite.model import Model, Quantization, Tensor
+from service.compiler.importers.tflite.model import Quantization, Subgraph, Tensor
 from service.core.models.arrays import Array
 
+Graph = TypeVar("Graph", bound=Subgraph)
 _WEIGHTS = 1
 # Operator -> the index of its bias among the inputs.
 _BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 
 
-def replace_zero_scales(model: Model) -> Model:
+def replace_zero_scales(model: Graph) -> Graph:
     """Returns `model` without weights of scale 0 in its convolutions and dense layers."""
     tensors, operators = list(model.tensors), []
     for operator in model.operators:

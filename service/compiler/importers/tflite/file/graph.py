@@ -26,6 +26,12 @@ def check_graph(model: Model) -> None:
     for index in model.outputs:
         if index not in known:
             _fail(model, index, "is an output of the model, but no operator computes it")
+    for graph in model.subgraphs.values():
+        _check_indices(graph, (*graph.inputs, *graph.outputs), f"subgraph {graph.number}")
+        known = check_order(graph)
+        for index in graph.outputs:
+            if index not in known:
+                _fail(graph, index, f"is an output of subgraph {graph.number}, but no operator computes it")
 
 
 def check_order(graph: Subgraph) -> set[int]:

@@ -15,8 +15,8 @@ from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.flatbuffer import verify
 from service.compiler.importers.tflite.file.graph import check_graph
 from service.compiler.importers.tflite.file.tensors import read_tensor
-from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph, Tensor
-from service.core.errors import MalformedModel, Unsupported
+from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph, Tensor, called_by
+from service.core.errors import MalformedModel
 
 _BUILTIN_OPERATORS: dict[int, str] = dict(tflite.utils.BUILTIN_OPCODE2NAME)
 
@@ -28,23 +28,43 @@ def read_model(data: bytes) -> Model:
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported: the model has several entry points, or computes nothing.
+        Unsupported: the model computes nothing.
     """
     verify(data)
     model = tflite.Model.GetRootAs(data, 0)
     if model.Version() != schema.VERSION:
         raise MalformedModel(f"the file has TFLite schema version {model.Version()}, not {schema.VERSION}")
-    _check_subgraphs(model)
+    if not model.SubgraphsLength():
+        raise MalformedModel("the file has no subgraph")
     codes = [_operator_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
     main = _subgraph(model, data, 0, codes)
     result = Model(
         **vars(main),
         signatures=tuple(_signatures(model)),
+        other_entries=tuple(_other_entries(model)),
         size_bytes=len(data),
-        initializers={number: _subgraph(model, data, number, codes) for number in _initializers(model, main)},
+        subgraphs=_called(model, data, main, codes),
     )
     check_graph(result)
     return result
+
+
+def _called(model: Any, data: bytes, main: Subgraph, codes: Sequence[str]) -> dict[int, Subgraph]:
+    """Returns the subgraphs that the operators of `main` run, directly or through other subgraphs, each read once."""
+    found: dict[int, Subgraph] = {}
+    graphs = [main]
+    for graph in graphs:
+        for operator in graph.operators:
+            for number in called_by(operator):
+                if not 0 < number < model.SubgraphsLength():
+                    raise MalformedModel(
+                        f"{operator.label} calls subgraph {number}; the file has {model.SubgraphsLength()} subgraphs",
+                        op=operator.label,
+                    )
+                if number not in found:
+                    found[number] = _subgraph(model, data, number, codes)
+                    graphs.append(found[number])
+    return found
 
 
 def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Subgraph:
@@ -52,10 +72,12 @@ def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Sub
     read = Subgraph(
         tensors=tuple(read_tensor(model, data, subgraph, index) for index in range(subgraph.TensorsLength())),
         operators=tuple(
-            _operator(subgraph.Operators(index), index, codes) for index in range(subgraph.OperatorsLength())
+            replace(_operator(subgraph.Operators(index), index, codes), graph=number)
+            for index in range(subgraph.OperatorsLength())
         ),
         inputs=ints(subgraph, "Inputs"),
         outputs=ints(subgraph, "Outputs"),
+        number=number,
     )
     return replace(read, tensors=_with_empty_constants(read))
 
@@ -71,37 +93,6 @@ def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
         else tensor
         for tensor in graph.tensors
     )
-
-
-def _initializers(model: Any, main: Subgraph) -> set[int]:
-    """Returns the numbers of the subgraphs that are run once, before the first call."""
-    found = set()
-    for operator in main.operators:
-        if operator.name == "CALL_ONCE":
-            number = cast(int, (operator.options or {}).get("init_subgraph_index", 0))
-            if not 0 < number < model.SubgraphsLength():
-                raise MalformedModel(
-                    f"{operator.label} calls subgraph {number}; the file has {model.SubgraphsLength()} subgraphs",
-                    op=operator.label,
-                )
-            found.add(number)
-    return found
-
-
-def _check_subgraphs(model: Any) -> None:
-    """Checks that the model has one entry point, which is the first subgraph. Other subgraphs belong to operators
-    (CALL_ONCE; IF and WHILE, which `support` refuses), or are additional entry points.
-    """
-    if not model.SubgraphsLength():
-        raise MalformedModel("the file has no subgraph")
-    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
-    others = [shortened(text(each.SignatureKey())) for each in signatures if each.SubgraphIndex() != 0]
-    if others:
-        left = ", ".join(others)
-        raise Unsupported(
-            f"the model has several entry points, but only the first can be compiled; {left} would be left out",
-            hint="convert a model with one signature",
-        )
 
 
 def _operator_name(code: Any) -> str:
@@ -135,10 +126,12 @@ def _options(operator: Any) -> dict[str, OptionValue] | None:
     """Returns the operator's options by the schema's field names. Returns None if the operator has no options, or if
     Octet does not read options of their type.
     """
-    name = schema.OPTIONS.get(operator.BuiltinOptionsType())
-    if name is None:  # the verifier has not checked options of this type either
+    if name := schema.OPTIONS.get(operator.BuiltinOptionsType()):
+        union = operator.BuiltinOptions()
+    elif name := schema.OPTIONS_2.get(operator.BuiltinOptions2Type()):
+        union = operator.BuiltinOptions2()
+    else:  # the verifier has not checked options of other types
         return None
-    union = operator.BuiltinOptions()
     if union is None:
         return None
     options = getattr(tflite, name)()
@@ -163,6 +156,14 @@ def _signatures(model: Any) -> Iterator[Signature]:
                 tuple(_names(signature.Inputs(i) for i in range(signature.InputsLength()))),
                 tuple(_names(signature.Outputs(i) for i in range(signature.OutputsLength()))),
             )
+
+
+def _other_entries(model: Any) -> Iterator[str]:
+    """Yields the keys of the signatures that run another subgraph than the first."""
+    for index in range(model.SignatureDefsLength()):
+        signature = model.SignatureDefs(index)
+        if signature.SubgraphIndex() != 0:
+            yield text(signature.SignatureKey())
 
 
 def _names(maps: Iterable[Any]) -> Iterator[tuple[str, int]]:

@@ -81,12 +81,16 @@ OPTIONS: Mapping[int, str] = {
     2: "DepthwiseConv2DOptions",
     5: "Pool2DOptions",
     6: "SVDFOptions",
+    7: "RNNOptions",
     8: "FullyConnectedOptions",
     9: "SoftmaxOptions",
     10: "ConcatenationOptions",
     11: "AddOptions",
     12: "L2NormOptions",
+    13: "LocalResponseNormalizationOptions",
+    14: "LSTMOptions",
     15: "ResizeBilinearOptions",
+    16: "CallOptions",
     17: "ReshapeOptions",
     19: "SpaceToDepthOptions",
     21: "MulOptions",
@@ -95,20 +99,32 @@ OPTIONS: Mapping[int, str] = {
     28: "SubOptions",
     29: "DivOptions",
     30: "SqueezeOptions",
+    31: "SequenceRNNOptions",
     32: "StridedSliceOptions",
     49: "TransposeConvOptions",
     59: "PackOptions",
+    61: "OneHotOptions",
     64: "UnpackOptions",
+    69: "BidirectionalSequenceLSTMOptions",
+    70: "BidirectionalSequenceRNNOptions",
     71: "UnidirectionalSequenceLSTMOptions",
     74: "ResizeNearestNeighborOptions",
     75: "LeakyReluOptions",
     77: "MirrorPadOptions",
+    87: "ReverseSequenceOptions",
+    92: "IfOptions",
+    93: "WhileOptions",
     94: "DepthToSpaceOptions",
     101: "BatchMatMulOptions",
+    102: "CumsumOptions",
     103: "CallOnceOptions",
+    106: "Conv3DOptions",
     111: "VarHandleOptions",
     116: "GeluOptions",
 }
+
+# Further options: value of the BuiltinOptions2 union -> table.
+OPTIONS_2: Mapping[int, str] = {21: "StableHLOCompositeOptions"}
 
 # Indices of sparse tensors: value of the SparseIndexVector union -> table.
 INDICES: Mapping[int, str] = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
@@ -181,6 +197,8 @@ TABLES: Mapping[str, Table] = {
         "builtin_options": (4, Union("builtin_options_type", OPTIONS)),
         "custom_options": (5, Vector(1)),
         "intermediates": (8, Vector(4)),
+        "builtin_options_2_type": (11, BYTE),
+        "builtin_options_2": (12, Union("builtin_options_2_type", OPTIONS_2)),
     },
     "SignatureDef": {
         "inputs": (0, Refs("TensorMap")),
@@ -268,6 +286,49 @@ TABLES: Mapping[str, Table] = {
         "proj_clip": (2, FLOAT),
         "time_major": (3, BOOL),
     },
+    "BidirectionalSequenceLSTMOptions": {
+        "fused_activation_function": (0, BYTE),
+        "cell_clip": (1, FLOAT),
+        "proj_clip": (2, FLOAT),
+        "merge_outputs": (3, BOOL),
+        "time_major": (4, BOOL),
+    },
+    "LSTMOptions": {
+        "fused_activation_function": (0, BYTE),
+        "cell_clip": (1, FLOAT),
+        "proj_clip": (2, FLOAT),
+        "kernel_type": (3, BYTE),
+    },
+    "RNNOptions": {"fused_activation_function": (0, BYTE)},
+    "SequenceRNNOptions": {"time_major": (0, BOOL), "fused_activation_function": (1, BYTE)},
+    "BidirectionalSequenceRNNOptions": {
+        "time_major": (0, BOOL),
+        "fused_activation_function": (1, BYTE),
+        "merge_outputs": (2, BOOL),
+    },
+    "LocalResponseNormalizationOptions": {
+        "radius": (0, INT),
+        "bias": (1, FLOAT),
+        "alpha": (2, FLOAT),
+        "beta": (3, FLOAT),
+    },
+    "OneHotOptions": {"axis": (0, INT)},
+    "ReverseSequenceOptions": {"seq_dim": (0, INT), "batch_dim": (1, INT)},
+    "CumsumOptions": {"exclusive": (0, BOOL), "reverse": (1, BOOL)},
+    "Conv3DOptions": {
+        "padding": (0, BYTE),
+        "stride_d": (1, INT),
+        "stride_w": (2, INT),
+        "stride_h": (3, INT),
+        "fused_activation_function": (4, BYTE),
+        "dilation_d_factor": (5, INT),
+        "dilation_w_factor": (6, INT),
+        "dilation_h_factor": (7, INT),
+    },
+    "CallOptions": {"subgraph": (0, UINT)},
+    "IfOptions": {"then_subgraph_index": (0, INT), "else_subgraph_index": (1, INT)},
+    "WhileOptions": {"cond_subgraph_index": (0, INT), "body_subgraph_index": (1, INT)},
+    "StableHLOCompositeOptions": {"name": (0, Text()), "decomposition_subgraph_index": (1, INT)},
     "CallOnceOptions": {"init_subgraph_index": (0, INT)},
     "VarHandleOptions": {"container": (0, Text()), "shared_name": (1, Text())},
 }
@@ -277,7 +338,9 @@ MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
 
 def zero_of(option: str) -> int | str | tuple[int, ...]:
     """Returns the value that the option `option` has if all of its bytes are 0."""
-    (kind,) = {TABLES[table][option][1] for table in OPTIONS.values() if option in TABLES[table]}
+    (kind,) = {
+        TABLES[table][option][1] for table in (*OPTIONS.values(), *OPTIONS_2.values()) if option in TABLES[table]
+    }
     match kind:
         case Vector():
             return ()

@@ -13,6 +13,7 @@ from service.compiler.importers.tflite.operators import (
     batch_matmul,
     casts,
     comparison,
+    control,
     conversion,
     convolution,
     detection,
@@ -20,6 +21,7 @@ from service.compiler.importers.tflite.operators import (
     elementwise,
     fully_connected,
     hybrid,
+    indexing,
     joining,
     padding,
     pooling,
@@ -32,6 +34,7 @@ from service.compiler.importers.tflite.operators import (
     softmax,
     transposed,
     unary,
+    unquantized,
 )
 from service.compiler.importers.tflite.operators.rule import (
     ANY,
@@ -53,8 +56,9 @@ from service.compiler.qnn import ops
 
 _DIVIDED = frozenset({"uint8", "int32"})
 _WHOLE = frozenset({"int8", "int16", "int32"})
+_MODULO = _WHOLE | {"int64", "float32"}
 _FLOORED = _WHOLE | {"float32"}
-_ORDERED = STORAGES | {"int32", "float32"}
+_ORDERED = STORAGES | {"int32", "float32", "bool"}
 _DENSE = frozenset({"float16", "float32", "int8"})
 
 
@@ -63,19 +67,18 @@ def _real(make: Callable[[relax.Expr], relax.Call]) -> Rule:
     return Rule(real.plain(make), (1, 1), reads=FLOAT, writes=FLOAT)
 
 
-def _relation(name: str) -> Rule:
-    return Rule(comparison.comparison(name), (2, 2), activations=2, reads=NUMBERS, writes=BOOL)
+def _relation(name: str, more: frozenset[str] = FLOAT) -> Rule:
+    return Rule(comparison.comparison(name), (2, 2), activations=2, reads=NUMBERS | more, writes=BOOL)
 
 
 RULES: dict[str, Rule] = {
-    "ABS": signed(unary.function("abs")),
+    "ABS": Rule(unary.absolute, (1, 1), reads=SIGNED | {"int32"}, writes=SIGNED | {"int32"}),
     "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
     "ARG_MAX": Rule(reduction.place(relax.op.argmax), (2, 2), reads=_ORDERED, writes=INTEGERS),
     "ARG_MIN": Rule(reduction.place(relax.op.argmin), (2, 2), reads=_ORDERED, writes=INTEGERS),
     "AVERAGE_POOL_2D": wide(pooling.pool(is_max=False), (1, 1)),
     "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=SIGNED, writes=SIGNED),
     "BATCH_TO_SPACE_ND": moving(padding.batch_to_space, (3, 3)),
-    "BROADCAST_TO": moving(selection.broadcast_to, (2, 2)),
     "CAST": Rule(casts.cast, (1, 1), reads=ANY, writes=ANY),
     "CEIL": _real(relax.op.ceil),
     "CONCATENATION": replace(moving(joining.concatenation, (1, ANY_NUMBER), activations=None), skips_empty=True),
@@ -95,15 +98,13 @@ RULES: dict[str, Rule] = {
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE | {"float16"}, writes=frozenset({"float32"})),
     "DIV": Rule(division.div, (2, 2), activations=2, reads=_DIVIDED, writes=_DIVIDED),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=INT8, writes=INT8),
-    "EQUAL": _relation("equal"),
+    "EQUAL": _relation("equal", FLOAT | BOOL),
     "EXP": signed(unary.function("exp")),
     "EXPAND_DIMS": moving(shape.expand_dims, (2, 2)),
     "FLOOR": _real(relax.op.floor),
     "FLOOR_DIV": Rule(division.floor_div, (2, 2), activations=2, reads=_FLOORED, writes=_FLOORED),
-    "FLOOR_MOD": Rule(division.floor_mod, (2, 2), activations=2, reads=_WHOLE, writes=_WHOLE),
+    "FLOOR_MOD": Rule(division.floor_mod, (2, 2), activations=2, reads=_MODULO, writes=_MODULO),
     "FULLY_CONNECTED": wide(fully_connected.fully_connected, (2, 3)),
-    "GATHER": moving(selection.gather, (2, 2)),
-    "GATHER_ND": moving(selection.gather_nd, (2, 2)),
     "GELU": wide(unary.gelu, (1, 1)),
     "GREATER": _relation("greater"),
     "GREATER_EQUAL": _relation("greater_equal"),
@@ -113,18 +114,18 @@ RULES: dict[str, Rule] = {
     "LESS": _relation("less"),
     "LESS_EQUAL": _relation("less_equal"),
     "LOG": signed(unary.function("log")),
-    "LOGICAL_AND": Rule(real.plain(relax.op.logical_and), (2, 2), activations=2, reads=BOOL, writes=BOOL),
+    "LOGICAL_AND": Rule(comparison.logical_and, (2, 2), activations=2, reads=BOOL, writes=BOOL),
     "LOGICAL_NOT": Rule(real.plain(relax.op.logical_not), (1, 1), reads=BOOL, writes=BOOL),
     "LOGICAL_OR": Rule(real.plain(relax.op.logical_or), (2, 2), activations=2, reads=BOOL, writes=BOOL),
     "LOGISTIC": wide(unary.squashing("logistic"), (1, 1)),
     "MAXIMUM": Rule(elementwise.extreme(relax.op.maximum), (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
     "MAX_POOL_2D": wide(pooling.pool(is_max=True), (1, 1)),
-    "MEAN": wide(reduction.rescaled(ops.mean), (2, 2)),
+    "MEAN": Rule(reduction.rescaled(ops.mean), (2, 2), reads=NUMBERS, writes=NUMBERS),
     "MINIMUM": Rule(elementwise.extreme(relax.op.minimum), (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
     "MIRROR_PAD": moving(padding.mirror_pad, (2, 2)),
     "MUL": Rule(elementwise.mul, (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
     "NEG": Rule(real.plain(relax.op.negative), (1, 1), reads=INTEGERS, writes=INTEGERS),
-    "NOT_EQUAL": _relation("not_equal"),
+    "NOT_EQUAL": _relation("not_equal", FLOAT | BOOL),
     "PACK": moving(joining.pack, (1, ANY_NUMBER), activations=None),
     "PAD": moving(padding.pad, (2, 2)),
     "PADV2": moving(padding.pad_v2, (3, 3)),
@@ -132,7 +133,7 @@ RULES: dict[str, Rule] = {
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"int32", "float32"}, writes=WIDE | {"int32"}),
     "REDUCE_MAX": Rule(reduction.extreme(relax.op.max), (2, 2), reads=NUMBERS, writes=NUMBERS),
     "REDUCE_MIN": Rule(reduction.extreme(relax.op.min), (2, 2), reads=NUMBERS, writes=NUMBERS),
-    "REDUCE_PROD": Rule(reduction.extreme(relax.op.prod), (2, 2), reads=INTEGERS, writes=INTEGERS),
+    "REDUCE_PROD": Rule(reduction.extreme(relax.op.prod), (2, 2), reads=INTEGERS | FLOAT, writes=INTEGERS | FLOAT),
     "RELU": wide(unary.clamp, (1, 1)),
     "RELU6": wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
@@ -154,12 +155,12 @@ RULES: dict[str, Rule] = {
     "SPLIT_V": moving(joining.split_v, (3, 3), outputs=ANY_NUMBER),
     "SQRT": signed(unary.function("sqrt")),
     "SQUARED_DIFFERENCE": Rule(
-        elementwise.of_one_storage(ops.squared_difference), (2, 2), activations=2, reads=INT8, writes=INT8
+        elementwise.squared_difference, (2, 2), activations=2, reads=INT8 | {"int32"}, writes=INT8 | {"int32"}
     ),
     "SQUEEZE": moving(shape.squeeze, (1, 1)),
     "STRIDED_SLICE": moving(selection.strided_slice, (4, 4)),
     "SUB": Rule(elementwise.sub, (2, 2), activations=2, reads=NUMBERS, writes=NUMBERS),
-    "SUM": wide(reduction.rescaled(ops.sum_), (2, 2)),
+    "SUM": Rule(reduction.rescaled(ops.sum_), (2, 2), reads=NUMBERS, writes=NUMBERS),
     "SVDF": Rule(recurrent.svdf, (5, 5), reads=INT8, writes=INT8),
     "TANH": wide(unary.squashing("tanh"), (1, 1)),
     "TILE": moving(selection.tile, (2, 2)),
@@ -215,3 +216,4 @@ _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
     "FULLY_CONNECTED": hybrid.fully_connected,
 }
 RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}
+RULES |= unquantized.RULES | indexing.RULES | control.RULES

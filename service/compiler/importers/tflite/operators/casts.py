@@ -11,7 +11,6 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 
-_WHOLE = ("int8", "uint8", "int16", "int32", "int64")
 _SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 represents exactly
 
 
@@ -24,8 +23,8 @@ def cast(node: Node) -> relax.Expr:
         return node.emit(relax.op.where(zero, relax.const(False), relax.const(True)))
     if source == "float32" and target in _SATURATED:
         return _saturated(node, x, target)
-    if source == "float32" and target in _WHOLE:
-        node.unsupported(f"casts {source} to {target}, which cannot be compiled")
+    if source == "float32" and target == "int64":
+        return _int64(node, x)
     return node.emit(relax.op.astype(x, target))
 
 
@@ -36,3 +35,21 @@ def _saturated(node: Node, x: relax.Expr, target: str) -> relax.Expr:
     above = node.emit(relax.op.logical_not(node.emit(relax.op.less(wide, high), "inside")), "above")
     below = node.emit(relax.op.maximum(wide, low), "below")
     return node.emit(relax.op.astype(node.emit(relax.op.where(above, high, below), "bounded"), target))
+
+
+def _int64(node: Node, x: relax.Expr) -> relax.Expr:
+    """Returns int64, whose upper bound no real value represents."""
+    bound = relax.const(np.array(2.0**63, np.float32))
+    inside = [
+        node.emit(relax.op.less(each, bound), "inside")
+        for each in (x, node.emit(relax.op.negative(x), "negated"))  # NaN is not inside
+    ]
+    fits = node.emit(relax.op.logical_and(*inside), "fits")
+    whole = node.emit(relax.op.astype(node.emit(relax.op.where(fits, x, _constant(0.0)), "bounded"), "int64"), "whole")
+    limits = (relax.const(np.array(each, np.int64), "int64") for each in (np.iinfo("i8").min, np.iinfo("i8").max))
+    below = node.emit(relax.op.less(x, _constant(0.0)), "below")
+    return node.emit(relax.op.where(fits, whole, node.emit(relax.op.where(below, *limits), "limit")))
+
+
+def _constant(value: float) -> relax.Constant:
+    return relax.const(np.array(value, np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
@@ -23,9 +24,27 @@ def comparison(relation: str) -> Callable[[Node], relax.Expr]:
         scaled = lhs.dtype in ("int8", "uint8") or (lhs.dtype == "int16" and relation in ("equal", "not_equal"))
         if scaled and lhs.quantization is not None:
             return node.emit(ops.compare(relation, node.expr(0), node.expr(1), node.in_type(0), node.in_type(1)))
+        if lhs.dtype == "bool":
+            different = relax.op.logical_xor(node.expr(0), node.expr(1))
+            if relation == "not_equal":
+                return node.emit(different)
+            return node.emit(relax.op.logical_not(node.emit(different, "different")))
+        if relation == "not_equal":  # Relax's own would be false for NaN
+            return node.emit(relax.op.logical_not(node.emit(relax.op.equal(node.expr(0), node.expr(1)), "equal")))
         return node.emit(plain(node.expr(0), node.expr(1)))
 
     return convert
+
+
+def logical_and(node: Node) -> relax.Expr:
+    """Converts LOGICAL_AND. If one operand is constant and false, the result is constant, so that a loop whose
+    condition it is ends.
+    """
+    shape = np.broadcast_shapes(node.input(0).shape, node.input(1).shape)
+    known = [node.known(index) for index in range(2)]
+    if any(each is not None and not each.any() for each in known):
+        return node.emit(relax.op.broadcast_to(relax.const(False), shape))
+    return node.emit(relax.op.logical_and(node.expr(0), node.expr(1)))
 
 
 def select(node: Node) -> relax.Expr:

@@ -61,7 +61,29 @@ def floor_mod(node: Node) -> relax.Expr:
     reference/floor_mod.h).
     """
     require_one_dtype(node)
-    return _whole(node, _rest)
+    if node.output.dtype == "int64":
+        return _int64_rest(node)
+    return _real_rest(node) if node.output.dtype == "float32" else _whole(node, _rest)
+
+
+def _real_rest(node: Node) -> relax.Expr:
+    """Returns the remainder of float32 values, which C's fmod gives exactly, moved to the divisor's sign."""
+    dividend, divisor = node.expr(0), node.expr(1)
+    zero = relax.const(np.array(0, np.float32))
+    rest = node.emit(relax.op.mod(dividend, divisor), "rest")
+    signs = [node.emit(relax.op.less(x, zero), "negative") for x in (divisor, rest)]
+    nonzero = node.emit(relax.op.logical_not(node.emit(relax.op.equal(rest, zero), "zero")), "nonzero")
+    crossed = node.emit(relax.op.logical_and(nonzero, node.emit(relax.op.logical_xor(*signs), "differ")), "crossed")
+    return node.emit(relax.op.where(crossed, node.emit(relax.op.add(rest, divisor), "moved"), rest))
+
+
+def _int64_rest(node: Node) -> relax.Expr:
+    """Returns the remainder of integers that float64 cannot represent. A divisor of 0 gives 0."""
+    zero, one = (relax.const(np.array(value, np.int64), "int64") for value in (0, 1))
+    by_zero = node.emit(relax.op.equal(node.expr(1), zero), "by_zero")
+    divisor = node.emit(relax.op.where(by_zero, one, node.expr(1)), "divisor")
+    rest = node.emit(relax.op.floor_mod(node.expr(0), divisor), "rest")
+    return node.emit(relax.op.where(by_zero, zero, rest))
 
 
 def _wide(node: Node) -> Operands:

@@ -85,6 +85,15 @@ def _first_bytes(values: Array) -> Array:
     return np.frombuffer(values.tobytes(), np.int8)[: values.size].reshape(values.shape)
 
 
+def squared_difference(node: Node) -> relax.Expr:
+    """Converts SQUARED_DIFFERENCE of stored values or of integers."""
+    if node.is_quantized:
+        return of_one_storage(ops.squared_difference)(node)
+    require_one_dtype(node)
+    difference = node.emit(relax.op.subtract(node.expr(0), node.expr(1)), "difference")
+    return node.emit(relax.op.multiply(difference, difference))
+
+
 def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
     return quantized(node, make) if node.is_quantized else _plain(node, plain)
 

@@ -97,7 +97,7 @@ def prelu(node: Node) -> relax.Expr:
 
 
 def max_pool2d(node: Node) -> relax.Expr:
-    made = pooling.largest(Real(node.emit, node.expr(0)), _windows(node))
+    made = pooling.largest(Real(node.emit, node.expr(0)), real_windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
@@ -108,11 +108,12 @@ def average_pool2d(node: Node) -> relax.Expr:
     x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
     is_whole = size == node.image()[1:3] and node.int_option("padding") == VALID
     is_mean = is_whole and math.prod(size) > _MOST_ADDED
-    made = x.mean(x.x, (1, 2)) if is_mean else pooling.average(x, _windows(node))
+    made = x.mean(x.x, (1, 2)) if is_mean else pooling.average(x, real_windows(node))
     return clamped(node, node.emit(made), node.activation())
 
 
-def _windows(node: Node) -> pooling.Windows:
+def real_windows(node: Node) -> pooling.Windows:
+    """Returns the windows of a pooling of real values, each element of which becomes an operator."""
     _, height, width, _ = node.image()
     found = windows_of(node)
     size, padding = found.size, found.padding

@@ -4,12 +4,15 @@ L2_NORMALIZATION.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
 
 
 def rescaled(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
@@ -19,10 +22,28 @@ def rescaled(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
 
     def convert(node: Node) -> relax.Expr:
         x, axes, keepdims = node.reduced()
+        if not node.is_quantized:
+            return _of_integers(node, x, axes, keepdims, is_mean=make is ops.mean)
         in_type, out_type = node.stored_types()
         return node.emit(make(x, in_type, out_type, axes=axes, keepdims=keepdims))
 
     return convert
+
+
+def _of_integers(node: Node, x: relax.Expr, axes: list[int], keepdims: bool, *, is_mean: bool) -> relax.Expr:
+    """Returns the sum of integers in their own type, or their mean in 64 bits, rounded towards 0."""
+    dtype = node.output.dtype
+    node.require(node.input(0).dtype == dtype, f"reads {node.input(0).dtype}, but writes {dtype}")
+    if not is_mean:
+        return node.emit(relax.op.sum(x, axis=axes, keepdims=keepdims))
+    count = math.prod(shape_of(x)[axis] for axis in axes)
+    wide = x if dtype == "int64" else node.emit(relax.op.astype(x, "int64"), "wide")
+    total = node.emit(relax.op.sum(wide, axis=axes, keepdims=keepdims), "total")
+    zero, divisor = (relax.const(np.array(value, np.int64), "int64") for value in (0, count))
+    quotient = node.emit(relax.op.floor_divide(node.emit(relax.op.abs(total), "size"), divisor), "quotient")
+    negated = node.emit(relax.op.negative(quotient), "negated")
+    mean = node.emit(relax.op.where(node.emit(relax.op.less(total, zero), "negative"), negated, quotient), "mean")
+    return mean if dtype == "int64" else node.emit(relax.op.astype(mean, dtype))
 
 
 def extreme(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
@@ -39,6 +60,22 @@ def extreme(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
     return convert
 
 
+def of_bools(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
+    """Returns the converter of REDUCE_ALL or REDUCE_ANY, which `make` computes on 0 and 1."""
+
+    def convert(node: Node) -> relax.Expr:
+        x, axes, keepdims = node.reduced()
+        found = node.emit(make(_numbers(node, x), axis=axes, keepdims=keepdims), "found")
+        return node.emit(relax.op.greater(found, relax.const(np.array(0, np.int8), "int8")))
+
+    return convert
+
+
+def _numbers(node: Node, x: relax.Expr) -> relax.Expr:
+    """Returns `x`, with 0 and 1 for booleans, which TVM cannot order."""
+    return node.emit(relax.op.astype(x, "int8"), "numbers") if str(x.ty.dtype) == "bool" else x
+
+
 def place(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
     """Returns the converter to the position of the extreme element; of equal elements, the first (`ArgMinMax` in
     reference/arg_min_max.h).
@@ -46,7 +83,7 @@ def place(make: Callable[..., relax.Call]) -> Callable[[Node], relax.Expr]:
 
     def convert(node: Node) -> relax.Expr:
         axis, dtype = node.axis(node.scalar(1), len(node.input(0).shape)), node.output.dtype
-        found = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
+        found = node.emit(make(_numbers(node, node.expr(0)), axis=axis, keepdims=False), "place")
         return found if dtype == "int64" else node.emit(relax.op.astype(found, dtype))
 
     return convert

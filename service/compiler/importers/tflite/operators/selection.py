@@ -1,10 +1,7 @@
-"""Operators that select elements (SLICE, STRIDED_SLICE, GATHER, GATHER_ND, REVERSE_V2) or repeat them (TILE,
-BROADCAST_TO, RESIZE_NEAREST_NEIGHBOR).
-"""
+"""Operators that select elements (SLICE, STRIDED_SLICE, REVERSE_V2) or repeat them (TILE, RESIZE_NEAREST_NEIGHBOR)."""
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
@@ -103,68 +100,6 @@ def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
     return result
 
 
-def gather(node: Node) -> relax.Expr:
-    """Converts GATHER. If an index is out of range, LiteRT's call fails; here, the index is clamped (`Gather` in
-    reference/gather.h).
-    """
-    _same_type_of_data(node)
-    if node.option("batch_dims"):
-        node.unsupported("gathers for each element of a batch (batch_dims), which cannot be compiled")
-    shape = node.input(0).shape
-    axis = node.axis(node.int_option("axis"), len(shape))
-    return node.emit(relax.op.take(node.expr(0), _indices(node), axis=axis, mode="clip"))
-
-
-def gather_nd(node: Node) -> relax.Expr:
-    """Converts GATHER_ND: each row of the indices selects an element or a part of the data (reference/reference_ops.h,
-    GatherNd).
-    """
-    _same_type_of_data(node)
-    shape, indices = node.input(0).shape, node.input(1).shape
-    node.require(
-        bool(indices) and 1 <= indices[-1] <= len(shape),
-        f"cannot gather from shape {list(shape)} with indices of shape {list(indices)}",
-    )
-    depth = indices[-1]
-    leading, rest = shape[:depth], shape[depth:]
-    rows = node.emit(relax.op.reshape(node.expr(0), [math.prod(leading), *rest]), "rows")
-    position: relax.Expr | None = None
-    for axis in range(depth):
-        column = _column(node, axis)
-        if position is None:
-            position = column
-            continue
-        scaled = node.emit(
-            relax.op.multiply(position, relax.const(np.array(leading[axis], np.int32))), f"scaled_{axis}"
-        )
-        position = node.emit(relax.op.add(scaled, column), f"place_{axis}")
-    return node.emit(relax.op.take(rows, position, axis=0, mode="clip"))
-
-
-def _column(node: Node, axis: int) -> relax.Expr:
-    """Returns element `axis` of each row of the indices, clamped to the size of the data."""
-    shape, last = node.input(1).shape, node.input(0).shape[axis] - 1
-    rank = len(shape)
-    begin, end = [0] * (rank - 1) + [axis], [*shape[:-1], axis + 1]
-    cut = sliced(node, _indices(node), begin, end, f"cut_{axis}")
-    column = node.emit(relax.op.reshape(cut, shape[:-1]), f"column_{axis}")
-    above = node.emit(relax.op.maximum(column, relax.const(np.array(0, np.int32))), f"above_{axis}")
-    return node.emit(relax.op.minimum(above, relax.const(np.array(last, np.int32))), f"within_{axis}")
-
-
-def _indices(node: Node) -> relax.Expr:
-    tensor = node.input(1)
-    node.require(
-        tensor.dtype in ("int16", "int32", "int64"), f"has indices of {tensor.dtype}, not int16, int32 or int64", tensor
-    )
-    return node.expr(1) if tensor.dtype == "int32" else node.emit(relax.op.astype(node.expr(1), "int32"), "indices")
-
-
-def _same_type_of_data(node: Node) -> None:
-    if node.is_quantized and node.in_type(0) != node.out_type():
-        node.unsupported(f"reads {node.in_type(0)}, but writes {node.out_type()}")
-
-
 def reverse(node: Node) -> relax.Expr:
     shape, x = node.input(0).shape, node.expr(0)
     for named in node.integers(1).reshape(-1).tolist():
@@ -182,12 +117,6 @@ def tile(node: Node) -> relax.Expr:
     node.require(len(times) == len(shape), f"cannot repeat shape {list(shape)} {times} times")
     node.expect_shape(tuple(size * count for size, count in zip(shape, times, strict=True)))
     return movement.tile(node, node.expr(0), times)
-
-
-def broadcast_to(node: Node) -> relax.Expr:
-    target = tuple(node.integers(1).reshape(-1).tolist())
-    node.expect_shape(target)
-    return movement.broadcast(node, node.expr(0), target)
 
 
 def resize_nearest(node: Node) -> relax.Expr:

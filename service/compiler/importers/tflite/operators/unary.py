@@ -30,6 +30,11 @@ def function(name: str) -> Callable[[Node], relax.Var]:
     return lambda node: _unary(node, name)
 
 
+def absolute(node: Node) -> relax.Expr:
+    """Converts ABS of stored values or of integers."""
+    return _unary(node, "abs") if node.is_quantized else node.emit(relax.op.abs(node.expr(0)))
+
+
 def clamp(node: Node) -> relax.Var:
     """Converts RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1 to a function with a clamped output type."""
     return _unary(node, "relu", activation=node.operator.name)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite import import_model
@@ -40,44 +39,23 @@ def refused(data: bytes) -> UnsupportedOperator:
 
 
 def test_every_unsupported_operator_is_named_with_its_tensor() -> None:
-    error = refused(chain(["RELU", "CONV_3D", "RELU", "CUMSUM", "CONV_3D"]))
+    error = refused(chain(["RELU", "BUCKETIZE", "RELU", "SKIP_GRAM", "BUCKETIZE"]))
     assert error.message == (
-        "3 of 5 operators cannot be compiled: CONV_3D (2 times), CUMSUM; the first is CONV_3D #1 → t2"
+        "3 of 5 operators cannot be compiled: BUCKETIZE (2 times), SKIP_GRAM; the first is BUCKETIZE #1 → t2"
     )
-    assert (error.stage, error.op, error.tensor) == ("import", "CONV_3D #1", "t2")
+    assert (error.stage, error.op, error.tensor) == ("import", "BUCKETIZE #1", "t2")
     assert error.hint == "convert the model without them, or cut it at: t1, t3"
 
 
-@pytest.mark.parametrize("name", ["IF", "WHILE"])
-def test_control_flow_is_refused_by_name(name: str) -> None:
-    builder = ModelBuilder()
-    chain(["RELU", name], builder=builder)
-    body = schema.SubGraphT(name="body", tensors=[], operators=[], inputs=[], outputs=[])
-    builder.model.subgraphs.append(body)
-    error = refused(serialize(builder.model))
-    assert error.message.startswith(f"1 of 2 operators cannot be compiled: {name};")
-
-
-def test_a_second_entry_point_is_refused() -> None:
-    builder = ModelBuilder()
-    chain(["RELU"], builder=builder)
-    builder.model.subgraphs.append(schema.SubGraphT(name="train", tensors=[], operators=[], inputs=[], outputs=[]))
-    builder.model.signatureDefs = [schema.SignatureDefT(inputs=[], outputs=[], signatureKey="train", subgraphIndex=1)]
-    with pytest.raises(
-        Unsupported, match="several entry points, but only the first can be compiled; train would be left out"
-    ):
-        import_model(serialize(builder.model))
-
-
 def test_the_message_stays_short_for_many_operators() -> None:
-    error = refused(chain(["CONV_3D"] * 500))
-    assert "CONV_3D (500 times); the first is CONV_3D #0" in error.message
+    error = refused(chain(["BUCKETIZE"] * 500))
+    assert "BUCKETIZE (500 times); the first is BUCKETIZE #0" in error.message
     assert len(error.message) < 1000
 
 
 def test_the_message_stays_short_for_long_names() -> None:
     builder = ModelBuilder()
-    chain(["CONV_3D"], builder=builder)
+    chain(["BUCKETIZE"], builder=builder)
     builder.graph.tensors[1].name = "n" * 1_000_000
     error = refused(serialize(builder.model))
     assert len(error.message) < 1000
@@ -107,7 +85,7 @@ def test_a_float_model_is_compiled_with_a_notice_about_quantization() -> None:
     assert notice.startswith("this model is float and not quantized: quantize it with octet quantize")
 
 
-@pytest.mark.parametrize("names", [["TRANSPOSE", "REDUCE_PROD"], ["CONV_3D"]])
+@pytest.mark.parametrize("names", [["TRANSPOSE", "BITWISE_XOR"], ["BUCKETIZE"]])
 def test_a_float_model_is_refused_for_its_unsupported_operators(names: list[str]) -> None:
     with pytest.raises(UnsupportedOperator, match=names[-1]):
         import_model(chain(names, np.float32, None))
@@ -131,9 +109,9 @@ def test_operator_left_in_float_is_named() -> None:
     x, y = builder.tensor("x", (1, 4), np.int8, Quant(1.0)), builder.tensor("y", (1, 4), np.float32)
     z = builder.tensor("z", (1, 4), np.float32)
     builder.operator("DEQUANTIZE", [x], [y])
-    builder.operator("REDUCE_PROD", [y], [z])
+    builder.operator("BITWISE_XOR", [y], [z])
     error = refused(builder.build([x], [z]))
-    assert error.op == "REDUCE_PROD #1"
+    assert error.op == "BITWISE_XOR #1"
     assert error.hint is not None
     assert "no operator is left in float" in error.hint
 
@@ -176,13 +154,15 @@ def test_tensor_that_no_operator_can_use_is_named(shape: list[int], message: str
 
 
 def test_a_model_is_not_cut_at_its_inputs() -> None:
-    assert refused(chain(["CONV_3D", "RELU"])).hint == "convert the model without them"
+    assert refused(chain(["BUCKETIZE", "RELU"])).hint == "convert the model without them"
 
 
 def test_the_documentation_lists_the_16_bit_operators() -> None:
     page = (Path(__file__).parents[5] / "docs/how-to/tflite.md").read_text()
     (listed,) = re.findall(r"On int16, Octet compiles ([^.]*)\.", page)
-    assert re.split(r",\s+", listed) == [name for name, rule in sorted(RULES.items()) if rule.reads_dtype("int16")]
+    names = re.findall(r"\b[A-Z][A-Z0-9_]{2,}\b", listed)
+    assert len(names) > 50
+    assert [name for name in names if name not in RULES or not RULES[name].reads_dtype("int16")] == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +170,7 @@ def test_the_documentation_lists_the_16_bit_operators() -> None:
     [
         (["HARD_SWISH"], "quantize the activations to 8 bits: these operators cannot be compiled with 16-bit ones"),
         (["NEG"], "convert the model without them"),
-        (["HARD_SWISH", "CONV_3D"], "convert the model without them"),
+        (["HARD_SWISH", "BUCKETIZE"], "convert the model without them"),
     ],
 )
 def test_the_hint_for_int16_is_given_if_8_bits_can_be_compiled(names: list[str], hint: str) -> None:
