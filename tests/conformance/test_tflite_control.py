@@ -59,11 +59,11 @@ def test_a_composite_is_computed_by_its_decomposition() -> None:
 
 
 def test_call_equals_the_composite() -> None:
-    ours = [oracle.run(import_model(called(name)).module, get_mode(LITERT_REFERENCE), [X]) for name in _CALLS]
-    np.testing.assert_array_equal(*ours)
-
-
-_CALLS = ("CALL", "STABLEHLO_COMPOSITE")
+    one, other = (
+        oracle.run(import_model(called(name)).module, get_mode(LITERT_REFERENCE), [X])
+        for name in ("CALL", "STABLEHLO_COMPOSITE")
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])

@@ -21,6 +21,9 @@ RNG = np.random.default_rng(0)
 NAN, INF = np.nan, np.inf
 
 
+Part = End | Constant
+
+
 @dataclass(frozen=True)
 class Case:
     """A model of one operator.
@@ -30,7 +33,7 @@ class Case:
     """
 
     operator: str
-    inputs: Sequence[End | Constant]
+    inputs: Sequence[Part]
     outputs: Sequence[End]
     options: Any = None
     samples: Sequence[Sequence[Array]] | None = None
@@ -184,12 +187,12 @@ def _gather(axis: int, batch_dims: int, indices: tuple[int, ...], result: tuple[
 
 
 def _scatter(indices: Any, updates: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Case:
-    inputs = [constant(indices, I32), End(updates, dtype), ints(*shape)]
+    inputs: list[Part] = [constant(indices, I32), End(updates, dtype), ints(*shape)]
     return Case("SCATTER_ND", inputs, [End(shape, dtype)], None, [[whole(0, 9, updates, dtype)]])
 
 
 def _update(shape: tuple[int, ...], update: tuple[int, ...], starts: Sequence[Sequence[int]], dtype: Any) -> Case:
-    inputs = [End(shape, dtype), End(update, dtype), End((len(shape),), I32)]
+    inputs: list[Part] = [End(shape, dtype), End(update, dtype), End((len(shape),), I32)]
     samples = [[whole(0, 9, shape, dtype), whole(0, 9, update, dtype), array(each, I32)] for each in starts]
     return Case("DYNAMIC_UPDATE_SLICE", inputs, [End(shape, dtype)], None, samples)
 
@@ -197,7 +200,7 @@ def _update(shape: tuple[int, ...], update: tuple[int, ...], starts: Sequence[Se
 def _one_hot(axis: int, dtype: np.dtype[Any], indices: np.dtype[Any] = I32) -> Case:
     result = [2, 3]
     result.insert(axis if axis >= 0 else 2, 4)
-    inputs = [End((2, 3), indices), constant(4, I32), constant(5, dtype), constant(0, dtype)]
+    inputs: list[Part] = [End((2, 3), indices), constant(4, I32), constant(5, dtype), constant(0, dtype)]
     options = schema.OneHotOptionsT(axis=axis)
     return Case("ONE_HOT", inputs, [End(result, dtype)], options, [[array([[0, 3, 4], [-1, 1, 2]], indices)]])
 
@@ -217,12 +220,12 @@ def _reversed(dtype: np.dtype[Any], along: int = 1, across: int = 0) -> Case:
     shape = (3, 4, 2)
     lengths = whole(1, shape[along] + 1, (shape[across],), I32)
     options = schema.ReverseSequenceOptionsT(seqDim=along, batchDim=across)
-    inputs = [End(shape, dtype), End(lengths.shape, I32)]
+    inputs: list[Part] = [End(shape, dtype), End(lengths.shape, I32)]
     return Case("REVERSE_SEQUENCE", inputs, [End(shape, dtype)], options, [[whole(0, 9, shape, dtype), lengths]])
 
 
 def _segments(reduction: str, dtype: np.dtype[Any]) -> Case:
-    inputs = [End((4, 3), dtype), End((4,), I32), constant(4, I32)]
+    inputs: list[Part] = [End((4, 3), dtype), End((4,), I32), constant(4, I32)]
     sample = [whole(-4, 4, (4, 3), dtype), array([1, -1, 3, 1], I32)]
     return Case(f"UNSORTED_SEGMENT_{reduction}", inputs, [End((4, 3), dtype)], None, [sample])
 
