@@ -139,12 +139,12 @@ class Node(base.Node):
         """Returns the elements of an input that must be constant: stored in the file, or computed only from
         constants.
         """
-        data = self.known(index)
+        data = self.data_if_constant(index)
         if data is None:
             self.unsupported(f"computes its input {index} at run time, but it must be constant", self.input(index))
         return data
 
-    def known(self, index: int) -> Array | None:
+    def data_if_constant(self, index: int) -> Array | None:
         """Returns the elements of an input that is constant, and None for other inputs."""
         tensor = self.input(index)
         return value_of(self._values[tensor.index]) if tensor.data is None else tensor.data

@@ -41,7 +41,7 @@ def logical_and(node: Node) -> relax.Expr:
     condition it is ends.
     """
     shape = np.broadcast_shapes(node.input(0).shape, node.input(1).shape)
-    known = [node.known(index) for index in range(2)]
+    known = [node.data_if_constant(index) for index in range(2)]
     if any(each is not None and not each.any() for each in known):
         return node.emit(relax.op.broadcast_to(relax.const(False), shape))
     return node.emit(relax.op.logical_and(node.expr(0), node.expr(1)))

@@ -42,7 +42,7 @@ def where(node: Node) -> relax.Expr:
     so the input must be constant.
     """
     tensor = node.input(0)
-    found = node.known(0)
+    found = node.data_if_constant(0)
     if found is None:
         node.unsupported(
             "returns as many positions as there are true elements, but every tensor of a build has a fixed shape",
