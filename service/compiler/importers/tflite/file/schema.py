@@ -279,12 +279,18 @@ TABLES: Mapping[str, Table] = {
         "fused_activation_function": (3, BYTE),
         "quantized_bias_type": (4, BYTE),
     },
-    "SVDFOptions": {"rank": (0, INT), "fused_activation_function": (1, BYTE)},
+    "SVDFOptions": {
+        "rank": (0, INT),
+        "fused_activation_function": (1, BYTE),
+        "asymmetric_quantize_inputs": (2, BOOL),
+    },
     "UnidirectionalSequenceLSTMOptions": {
         "fused_activation_function": (0, BYTE),
         "cell_clip": (1, FLOAT),
         "proj_clip": (2, FLOAT),
         "time_major": (3, BOOL),
+        "asymmetric_quantize_inputs": (4, BOOL),
+        "diagonal_recurrent_tensors": (5, BOOL),
     },
     "BidirectionalSequenceLSTMOptions": {
         "fused_activation_function": (0, BYTE),
@@ -292,19 +298,26 @@ TABLES: Mapping[str, Table] = {
         "proj_clip": (2, FLOAT),
         "merge_outputs": (3, BOOL),
         "time_major": (4, BOOL),
+        "asymmetric_quantize_inputs": (5, BOOL),
     },
     "LSTMOptions": {
         "fused_activation_function": (0, BYTE),
         "cell_clip": (1, FLOAT),
         "proj_clip": (2, FLOAT),
         "kernel_type": (3, BYTE),
+        "asymmetric_quantize_inputs": (4, BOOL),
     },
-    "RNNOptions": {"fused_activation_function": (0, BYTE)},
-    "SequenceRNNOptions": {"time_major": (0, BOOL), "fused_activation_function": (1, BYTE)},
+    "RNNOptions": {"fused_activation_function": (0, BYTE), "asymmetric_quantize_inputs": (1, BOOL)},
+    "SequenceRNNOptions": {
+        "time_major": (0, BOOL),
+        "fused_activation_function": (1, BYTE),
+        "asymmetric_quantize_inputs": (2, BOOL),
+    },
     "BidirectionalSequenceRNNOptions": {
         "time_major": (0, BOOL),
         "fused_activation_function": (1, BYTE),
         "merge_outputs": (2, BOOL),
+        "asymmetric_quantize_inputs": (3, BOOL),
     },
     "LocalResponseNormalizationOptions": {
         "radius": (0, INT),

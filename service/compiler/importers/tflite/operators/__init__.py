@@ -30,6 +30,7 @@ from service.compiler.importers.tflite.operators import (
     reduction,
     resizing,
     selection,
+    sequences,
     shape,
     softmax,
     transposed,
@@ -52,6 +53,7 @@ from service.compiler.importers.tflite.operators.rule import (
     signed,
     wide,
 )
+from service.compiler.importers.tflite.operators.sequences import lstm, rnn
 from service.compiler.qnn import ops
 
 _DIVIDED = frozenset({"uint8", "int32"})
@@ -207,13 +209,17 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "SQUARED_DIFFERENCE": real.squared_difference,
     "SUB": real.binary(relax.op.subtract),
     "SUM": real.sum_,
+    "SVDF": rnn.svdf,
     "TANH": real.function(functions.of_float32("tanh")),
     "TRANSPOSE_CONV": transposed.real_transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
     "CONV_2D": hybrid.convolution(depthwise=False),
     "DEPTHWISE_CONV_2D": hybrid.convolution(depthwise=True),
     "FULLY_CONNECTED": hybrid.fully_connected,
+    "SVDF": rnn.svdf,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}
-RULES |= unquantized.RULES | indexing.RULES | control.RULES
+RULES |= unquantized.RULES | indexing.RULES | control.RULES | sequences.RULES

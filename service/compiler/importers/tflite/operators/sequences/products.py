@@ -119,6 +119,9 @@ def keep(node: Node, position: int, value: relax.Expr) -> None:
 def merged(node: Node, forward: relax.Expr, backward: relax.Expr) -> list[relax.Expr]:
     """Returns the outputs of both directions, joined along the last axis if the operator merges them."""
     if node.option("merge_outputs"):
+        rows, _, _ = shape_of(forward)
+        if rows > 1 and not node.option("time_major"):
+            node.unsupported(f"merges the outputs of {rows} samples, of which LiteRT overwrites a part")
         return [node.emit(relax.op.concat([forward, backward], 2))]
     node.require(len(node.outputs) == 2, f"has {len(node.outputs)} outputs, not 2")
     return [forward, backward]

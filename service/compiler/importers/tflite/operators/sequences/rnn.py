@@ -35,6 +35,8 @@ def bidirectional(node: Node) -> list[relax.Expr]:
     time_major = bool(node.option("time_major"))
     if any(node.has_input(position) for position in (_AUXILIARY, *_AUXILIARY_WEIGHTS)):
         node.unsupported("has an auxiliary input, which cannot be compiled")
+    if time_major and node.input(_PLACES[0]).dtype != "float32":
+        node.unsupported("has int8 weights and a time-major input, of which LiteRT reads other rows")
     steps = products.steps_of(node, node.expr(0), time_major=time_major)
     forward = products.joined(node, _run(node, steps, _PLACES), time_major=time_major)
     backward = products.joined(node, _run(node, steps[::-1], _BACKWARD)[::-1], time_major=time_major)
