@@ -48,7 +48,7 @@ class _Layer:
         self.add(self.builder.variable(f"s{len(self.inputs)}", shape, np.float32))
 
     def build(
-        self, name: str, given: list[int], shapes: list[tuple[int, ...]], options: Any, version: int = 1
+        self, name: str, given: list[int], shapes: Sequence[Sequence[int]], options: Any, version: int = 1
     ) -> bytes:
         outputs = [self.builder.tensor(f"y{index}", shape, np.float32) for index, shape in enumerate(shapes)]
         self.builder.operator(name, self.inputs, outputs, options, version)
