@@ -50,7 +50,7 @@ def unidirectional(node: Node) -> relax.Expr:
     if node.option("diagonal_recurrent_tensors"):
         node.unsupported("has diagonal recurrent weights, which cannot be compiled")
     steps = products.steps_of(node, node.expr(0), time_major=time_major)
-    return products.joined(node, Layer(node, FORWARD, shape_of(steps[0])[0]).run(steps), time_major=time_major)
+    return products.join_steps(node, Layer(node, FORWARD, shape_of(steps[0])[0]).run(steps), time_major=time_major)
 
 
 def bidirectional(node: Node) -> list[relax.Expr]:
@@ -65,8 +65,8 @@ def bidirectional(node: Node) -> list[relax.Expr]:
     for source, places, is_backward in zip(sources, _BOTH, (False, True), strict=True):
         steps = products.steps_of(node, node.expr(source), time_major=time_major)
         found = Layer(node, places, shape_of(steps[0])[0]).run(steps[::-1] if is_backward else steps)
-        outputs.append(products.joined(node, found[::-1] if is_backward else found, time_major=time_major))
-    return products.merged(node, *outputs)
+        outputs.append(products.join_steps(node, found[::-1] if is_backward else found, time_major=time_major))
+    return products.merge_directions(node, *outputs)
 
 
 class Layer:

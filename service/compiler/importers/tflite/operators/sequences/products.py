@@ -94,7 +94,7 @@ def steps_of(node: Node, x: relax.Expr, *, time_major: bool) -> list[relax.Expr]
     return [node.emit(relax.op.reshape(part, kept), "rows") for part in parts]
 
 
-def joined(node: Node, steps: Sequence[relax.Expr], *, time_major: bool) -> relax.Expr:
+def join_steps(node: Node, steps: Sequence[relax.Expr], *, time_major: bool) -> relax.Expr:
     """Returns the steps `[N, O]` as `[N, T, O]`, or `[T, N, O]` if the operator is time-major."""
     rows, width = shape_of(steps[0])
     axis, shape = (0, (1, rows, width)) if time_major else (1, (rows, 1, width))
@@ -116,7 +116,7 @@ def keep(node: Node, position: int, value: relax.Expr) -> None:
     node.keep(position, node.emit(relax.op.reshape(value, node.input(position).shape), "left"))
 
 
-def merged(node: Node, forward: relax.Expr, backward: relax.Expr) -> list[relax.Expr]:
+def merge_directions(node: Node, forward: relax.Expr, backward: relax.Expr) -> list[relax.Expr]:
     """Returns the outputs of both directions, joined along the last axis if the operator merges them."""
     if node.option("merge_outputs"):
         rows, _, _ = shape_of(forward)

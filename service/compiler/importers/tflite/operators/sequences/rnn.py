@@ -28,7 +28,7 @@ def step(node: Node) -> relax.Expr:
 def sequence(node: Node) -> relax.Expr:
     time_major = bool(node.option("time_major"))
     steps = products.steps_of(node, node.expr(0), time_major=time_major)
-    return products.joined(node, _run(node, steps, _PLACES), time_major=time_major)
+    return products.join_steps(node, _run(node, steps, _PLACES), time_major=time_major)
 
 
 def bidirectional(node: Node) -> list[relax.Expr]:
@@ -38,9 +38,9 @@ def bidirectional(node: Node) -> list[relax.Expr]:
     if time_major and node.input(_PLACES[0]).dtype != "float32":
         node.unsupported("has int8 weights and a time-major input, of which LiteRT reads other rows")
     steps = products.steps_of(node, node.expr(0), time_major=time_major)
-    forward = products.joined(node, _run(node, steps, _PLACES), time_major=time_major)
-    backward = products.joined(node, _run(node, steps[::-1], _BACKWARD)[::-1], time_major=time_major)
-    return products.merged(node, forward, backward)
+    forward = products.join_steps(node, _run(node, steps, _PLACES), time_major=time_major)
+    backward = products.join_steps(node, _run(node, steps[::-1], _BACKWARD)[::-1], time_major=time_major)
+    return products.merge_directions(node, forward, backward)
 
 
 def _run(node: Node, steps: Sequence[relax.Expr], places: Sequence[int]) -> list[relax.Expr]:
