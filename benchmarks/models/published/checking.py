@@ -19,7 +19,7 @@ _LONGEST = 200  # characters of a reason in the table
 
 @dataclass(frozen=True)
 class Found:
-    """What the commands report about a file.
+    """The result of checking a file.
 
     Attributes:
         runs: how the file runs, in a phrase; or `no`.

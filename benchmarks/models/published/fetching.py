@@ -56,11 +56,11 @@ def _extract(archive: Path, folder: Path, scratch: Path) -> list[Path]:
             _copy(source, inner, size)
             found += _extract(inner, folder, scratch)
         elif name.endswith(_CHUNKED):
-            found += _joined(json.loads(source.read()), archive, folder)
+            found += _join_chunks(json.loads(source.read()), archive, folder)
     return found
 
 
-def _joined(resources: dict[str, Any], archive: Path, folder: Path) -> list[Path]:
+def _join_chunks(resources: dict[str, Any], archive: Path, folder: Path) -> list[Path]:
     """Joins the models of a package whose files are cut into chunks, as `@imgly/background-removal-data` lists them."""
     models = {name: each["chunks"] for name, each in resources.items() if name.startswith("/models/")}
     chunks = {each["hash"]: b"" for listed in models.values() for each in listed}
