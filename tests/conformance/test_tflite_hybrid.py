@@ -20,7 +20,7 @@ from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_builder import Quant
-from tests.support.tflite_operator import Constant, End, operator_model
+from tests.support.tflite_operator import Constant, End, ints, operator_model
 
 SAME, VALID, RELU6 = 0, 1, 3
 
@@ -34,17 +34,22 @@ def layer(
     *,
     axis: int | None = 0,
     bias: bool = True,
+    bits: int = 8,
 ) -> bytes:
     """Returns a model of an operator with random int8 weights. They have scales along `axis`, or one scale if `axis` is
     None.
     """
     rng = np.random.default_rng(7)
-    stored = rng.integers(-127, 128, weights).astype(np.int8)
+    most = (1 << (bits - 1)) - 1
+    stored = rng.integers(-most, most + 1, weights).astype(np.int8)
     scales = rng.uniform(1e-3, 2e-2, 1 if axis is None else weights[axis]).astype(np.float32)
-    given: list[End | Constant] = [End(shape, np.float32), Constant(stored, Quant(scales.tolist(), axis=axis or 0))]
+    given: list[End | Constant] = [
+        End(shape, np.float32),
+        Constant(stored, Quant(scales.tolist(), axis=axis or 0), bits),
+    ]
     if bias:
         given.append(Constant(rng.normal(0, 1, out[-1]).astype(np.float32)))
-    version = {"CONV_2D": 5, "DEPTHWISE_CONV_2D": 6, "FULLY_CONNECTED": 12}[name]
+    version = {"BATCH_MATMUL": 4, "CONV_2D": 5, "DEPTHWISE_CONV_2D": 6, "FULLY_CONNECTED": 12}[name]
     return operator_model(name, given, [End(out, np.float32)], options, version)
 
 
@@ -68,12 +73,33 @@ def depthwise(stride: int = 1, padding: int = SAME, multiplier: int = 1, dilatio
     )  # fmt: skip
 
 
+def product(asymmetric: bool = False, *, adj_x: bool = False, adj_y: bool = False) -> Any:
+    return schema.BatchMatMulOptionsT(adjX=adj_x, adjY=adj_y, asymmetricQuantizeInputs=asymmetric)
+
+
+BMM = "BATCH_MATMUL"
 DW = "DEPTHWISE_CONV_2D"
 LAYERS: dict[str, bytes] = {
     "dense, symmetric": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(False)),
     "dense, asymmetric": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(True, RELU6)),
     "dense, one scale": layer("FULLY_CONNECTED", (5, 37), (8, 37), (5, 8), dense(False), axis=None, bias=False),
     "dense, rank 3": layer("FULLY_CONNECTED", (2, 5, 40), (24, 40), (2, 5, 24), dense(True, keepNumDims=True)),
+    "dense, 4 bits": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(False), bits=4),
+    "dense, 2 bits": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(True), bits=2),
+    "dense, 4 bits, odd": layer("FULLY_CONNECTED", (5, 63), (33, 63), (5, 33), dense(False), bits=4),
+    "dense, 2 bits, odd": layer("FULLY_CONNECTED", (5, 62), (33, 62), (5, 33), dense(True), bits=2),
+    "pixels, 4 bits": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 6, 5, 12), conv(), bits=4),
+    "padded, 4 bits": layer("CONV_2D", (3, 9, 9, 8), (12, 3, 3, 8), (3, 9, 9, 12), conv(), bits=4),
+    "grouped, 4 bits": layer("CONV_2D", (1, 8, 8, 16), (32, 3, 3, 4), (1, 8, 8, 32), conv(), bits=4),
+    "padded, one scale, 4 bits": layer(
+        "CONV_2D", (3, 9, 9, 8), (12, 3, 3, 8), (3, 9, 9, 12), conv(), axis=None, bits=4
+    ),
+    "product": layer(BMM, (2, 6, 64), (1, 64, 5), (2, 6, 5), product(), axis=2, bias=False),
+    "product, one scale": layer(BMM, (6, 64), (64, 5), (6, 5), product(True), axis=None, bias=False),
+    "products": layer(BMM, (1, 6, 64), (3, 5, 64), (3, 6, 5), product(adj_y=True), axis=1, bias=False),
+    "products, transposed": layer(
+        BMM, (2, 64, 6), (2, 64, 5), (2, 6, 5), product(True, adj_x=True), axis=2, bias=False
+    ),
     "pixels": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 6, 5, 12), conv()),
     "pixels, one scale": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 6, 5, 12), conv(), axis=None),
     "pixels, grouped": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 4), (2, 6, 5, 12), conv()),
@@ -116,6 +142,31 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
         np.testing.assert_array_equal(actual, expected)
         np.testing.assert_array_equal(made, actual)
     assert_compiled_equals(imported.module, numerics, sent, [], compiled)
+
+
+@pytest.mark.parametrize("axis", [0, None])
+@pytest.mark.parametrize("size", [8, 9])
+def test_transposed_convolution_equals_the_delegate(size: int, axis: int | None) -> None:
+    """LiteRT's own kernel adds the real products of kernel taps one by one, so its results differ by rounding."""
+    rng = np.random.default_rng(7)
+    scales = rng.uniform(1e-3, 2e-2, 1 if axis is None else 3).astype(np.float32).tolist()
+    weights = Constant(rng.integers(-127, 128, (3, 3, 3, 4)).astype(np.int8), Quant(scales))
+    given: list[End | Constant] = [
+        ints(2, size, size, 3),
+        weights,
+        End((2, 4, 4, 4), np.float32),
+        Constant(np.ones(3, np.float32)),
+    ]
+    padding = SAME if size == 8 else VALID
+    options = schema.TransposeConvOptionsT(padding=padding, strideW=2, strideH=2)
+    data = operator_model("TRANSPOSE_CONV", given, [End((2, size, size, 3), np.float32)], options, 4)
+    module = import_model(data).module
+    x = rng.normal(0.3, 1, (2, 4, 4, 4)).astype(np.float32)
+    for numerics in (XNNPACK, LITERT_REFERENCE):
+        (expected,) = litert.run(litert.interpreter(data, reference=numerics == LITERT_REFERENCE), [x])
+        (actual,) = oracle.run(module, get_mode(numerics), [x])
+        tolerance = 0 if numerics == XNNPACK else 4e-6  # sums of up to 16 products of about 1
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:

@@ -162,9 +162,14 @@ class ModelBuilder:
         self.graph = main
         self.operator("CALL_ONCE", [], [], schema.CallOnceOptionsT(initSubgraphIndex=len(self.model.subgraphs) - 1))
 
-    def constant(self, name: str, data: Array, quant: Quant | None = None) -> int:
-        self.model.buffers.append(schema.BufferT(data=np.frombuffer(data.tobytes(), np.uint8)))
-        return self._add(name, data.shape, data.dtype, quant, buffer=len(self.model.buffers) - 1)
+    def constant(self, name: str, data: Array, quant: Quant | None = None, bits: int = 8) -> int:
+        """Adds a constant. With 4 or 2 `bits`, int8 `data` is stored as int4 or int2."""
+        stored = data if bits == 8 else packed(data, bits)
+        self.model.buffers.append(schema.BufferT(data=np.frombuffer(stored.tobytes(), np.uint8)))
+        index = self._add(name, data.shape, data.dtype, quant, buffer=len(self.model.buffers) - 1)
+        if bits != 8:
+            self.graph.tensors[index].type = {4: schema.TensorType.INT4, 2: schema.TensorType.INT2}[bits]
+        return index
 
     def _add(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], quant: Quant | None, buffer: int) -> int:
         quantization = None
@@ -231,6 +236,14 @@ class ModelBuilder:
         self.graph.inputs = np.asarray(inputs, np.int32)
         self.graph.outputs = np.asarray(outputs, np.int32)
         return serialize(self.model)
+
+
+def packed(data: Array, bits: int) -> Array:
+    """Returns int8 values as bytes with 8 / bits values each, the first value in the lowest bits."""
+    per_byte = 8 // bits
+    flat = data.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
+    rows = np.pad(flat, (0, -flat.size % per_byte)).reshape(-1, per_byte)
+    return np.asarray(np.bitwise_or.reduce(rows << np.arange(0, 8, bits, dtype=np.uint8), axis=1), np.uint8)
 
 
 def serialize(model: Any) -> bytes:

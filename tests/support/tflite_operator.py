@@ -28,6 +28,7 @@ class Constant:
 
     data: Array
     quant: Quant | None = None
+    bits: int = 8  # of a stored element; 4 or 2 for int8 data that is packed
 
 
 def ints(*values: int) -> Constant:
@@ -47,7 +48,7 @@ def operator_model(
     taken = [
         builder.tensor(f"x{position}", part.shape, part.dtype, part.quant)
         if isinstance(part, End)
-        else builder.constant(f"x{position}", part.data, part.quant)
+        else builder.constant(f"x{position}", part.data, part.quant, part.bits)
         for position, part in enumerate(inputs)
     ]
     made = [builder.tensor(f"y{position}", end.shape, end.dtype, end.quant) for position, end in enumerate(outputs)]

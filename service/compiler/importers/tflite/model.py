@@ -89,6 +89,8 @@ class Tensor:
         is_variable: true if the tensor's elements persist from one call to the next.
         oddity: the reason why no operator can use the tensor, such as "is sparse"; None if operators can use it.
         sparse: the stored elements of a sparse constant, which only DENSIFY can use.
+        packed_bits: the bits of an element of a constant that is packed in the file (int4, int2) and int8 here; else
+            0.
     """
 
     index: int
@@ -102,6 +104,7 @@ class Tensor:
     is_variable: bool = False
     oddity: str | None = None
     sparse: Sparse | None = None
+    packed_bits: int = 0
 
     @property
     def is_constant(self) -> bool:

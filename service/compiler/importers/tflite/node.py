@@ -33,10 +33,14 @@ Run = Callable[[str, int, Sequence[relax.Expr]], list[relax.Expr]]
 
 def constants_of(model: Model) -> Constants:
     """Returns the model's constants. All of them together may be at most `_GROWTH` times as large as the file would be
-    without sparse tensors.
+    without sparse and packed tensors.
     """
     tensors = (tensor for graph in (model, *model.subgraphs.values()) for tensor in graph.tensors)
-    whole = {tensor.storage: _bytes_of(tensor) for tensor in tensors if tensor.sparse is not None}
+    whole = {
+        tensor.storage: _bytes_of(tensor)
+        for tensor in tensors
+        if tensor.sparse is not None or (tensor.packed_bits and tensor.data is not None)
+    }
     return Constants(
         _GROWTH * (model.size_bytes + sum(whole.values())),
         lambda label: MalformedModel("the model's constants add up to far more than the file's size", tensor=label),

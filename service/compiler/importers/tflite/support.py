@@ -54,7 +54,7 @@ def _require_stored_activations(model: Subgraph) -> None:
         raise DynamicRange(
             f"{len(hybrid)} of the model's {len(model.operators)} operators have weights of 8 or 4 bits and float32 "
             f"activations ({counted(operator.name for operator in hybrid)}), which LiteRT quantizes at run "
-            "time; Octet supports this only for CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED with int8 weights",
+            "time; Octet supports this only for int8, int4 and int2 weights",
             op=hybrid[0].label,
             tensor=_output(model, hybrid[0]),
             hint=_CONVERT,

@@ -16,7 +16,9 @@ from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 SCALE, ZERO_POINT, FACTOR = "scale", "zero_point", "factor"  # the factor maps real values to stored ones
 _PARAMETERS = (SCALE, ZERO_POINT, FACTOR)
 DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels; each quantizes and scales differently
-_KERNELS = (DENSE, CONV2D, DEPTHWISE)
+# LiteRT's own kernels for layers that its default delegate does not take
+BUILTIN_DENSE, BUILTIN_CONV2D, BUILTIN_GROUPS = "builtin_dense", "builtin_conv2d", "builtin_grouped_conv2d"
+_KERNELS = (DENSE, CONV2D, DEPTHWISE, BUILTIN_DENSE, BUILTIN_CONV2D, BUILTIN_GROUPS)
 
 
 def dynamic_parameter(
@@ -41,7 +43,7 @@ def dynamic_parameter(
             this.
         reduced: true if only half of the stored values are used. This argument has an effect only for runtimes that
             support this.
-        kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
+        kernel: one of the kernels above.
     """
     attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}
     return call_of("dynamic_parameter", [low, high], parameter=parameter, **attrs)

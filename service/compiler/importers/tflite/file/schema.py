@@ -251,7 +251,7 @@ TABLES: Mapping[str, Table] = {
     "GeluOptions": {"approximate": (0, BOOL)},
     "ReducerOptions": {"keep_dims": (0, BOOL)},
     "ReshapeOptions": {"new_shape": (0, Vector(4))},
-    "BatchMatMulOptions": {"adj_x": (0, BOOL), "adj_y": (1, BOOL)},
+    "BatchMatMulOptions": {"adj_x": (0, BOOL), "adj_y": (1, BOOL), "asymmetric_quantize_inputs": (2, BOOL)},
     "L2NormOptions": {"fused_activation_function": (0, BYTE)},
     "ResizeBilinearOptions": {"align_corners": (2, BOOL), "half_pixel_centers": (3, BOOL)},
     "DivOptions": {"fused_activation_function": (0, BYTE)},

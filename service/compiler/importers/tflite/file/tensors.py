@@ -34,6 +34,9 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
 }
 # Element types that the `tflite` package does not know yet.
 _NEWER_TYPES = {19: "int2", 20: "uint4", 21: "float8_e4m3fn", 22: "float8_e5m2"}
+# Types whose elements are packed into bytes, the first element in the lowest bits -> bits of an element. Constants of
+# these types are read as int8.
+_PACKED_TYPES = {tflite.TensorType.INT4: 4, 19: 2}
 _TYPE_NAMES = _NEWER_TYPES | {
     value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)
 }
@@ -85,10 +88,10 @@ class _Reader:
         self._label = shortened(self._name) or f"tensor #{index}"
 
     def tensor(self) -> Tensor:
-        dtype = _NUMPY_TYPES.get(self._table.Type())
-        shape = ints(self._table, "Shape")
+        raw, shape = self._raw(), ints(self._table, "Shape")
+        bits = _PACKED_TYPES.get(self._table.Type(), 0) if raw is not None else 0
+        dtype = np.dtype("i1") if bits else _NUMPY_TYPES.get(self._table.Type())
         oddity = self._oddity(shape, dtype)
-        raw = self._raw()
         tensor = Tensor(
             index=self._index,
             name=self._name,
@@ -98,13 +101,16 @@ class _Reader:
             storage=None if raw is None else self._table.Buffer(),
             is_variable=bool(self._table.IsVariable()),
             oddity=oddity,
+            packed_bits=bits,
         )
         if dtype is not None and oddity is None and self._table.Sparsity() is not None:
             return self._sparse(tensor, raw, dtype)
         if oddity or dtype is None:
             return tensor
-        data = None if raw is None else self._elements(raw, shape, dtype)
-        return replace(tensor, quantization=self._quantization(shape), data=data)
+        tensor = replace(tensor, quantization=self._quantization(shape))
+        if raw is None:
+            return tensor
+        return replace(tensor, data=self._unpacked(raw, shape, bits) if bits else self._elements(raw, shape, dtype))
 
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
         """Returns the reason why no operator can use the tensor, or None if operators can use it.
@@ -146,6 +152,17 @@ class _Reader:
         if len(raw) != expected:
             self._malformed(f"has {len(raw)} bytes, but {dtype.name} {list(shape)} needs {expected}")
         return np.frombuffer(raw, dtype).reshape(shape)
+
+    def _unpacked(self, raw: memoryview, shape: tuple[int, ...], bits: int) -> Array:
+        """Returns packed elements, sign-extended to int8 (UnpackPackedIntToInt8 in
+        tflite/kernels/internal/portable_tensor_utils.cc).
+        """
+        count, per_byte = math.prod(shape), 8 // bits
+        if len(raw) != -(-count // per_byte):
+            self._malformed(f"has {len(raw)} bytes, but int{bits} {list(shape)} needs {-(-count // per_byte)}")
+        shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
+        lifted = (np.frombuffer(raw, np.uint8)[:, None] << shifts).view(np.int8)  # an element in the highest bits
+        return np.ascontiguousarray((lifted >> (8 - bits)).reshape(-1)[:count]).reshape(shape)
 
     def _quantization(self, shape: tuple[int, ...]) -> Quantization | None:
         """Returns the quantization, by the rules of `ParseQuantization` in tflite/core/interpreter_builder.cc. Scales

@@ -215,10 +215,12 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
+    "BATCH_MATMUL": hybrid.batch_matmul,
     "CONV_2D": hybrid.convolution(depthwise=False),
     "DEPTHWISE_CONV_2D": hybrid.convolution(depthwise=True),
     "FULLY_CONNECTED": hybrid.fully_connected,
     "SVDF": rnn.svdf,
+    "TRANSPOSE_CONV": hybrid.transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}

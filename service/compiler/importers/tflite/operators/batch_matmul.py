@@ -12,6 +12,9 @@ from service.compiler.qnn.types import QuantizedType
 
 def batch_matmul(node: Node) -> relax.Expr:
     """Converts BATCH_MATMUL; either operand may be transposed (`Prepare` in tflite/kernels/batch_matmul.cc)."""
+    quantization = node.input(1).quantization
+    if quantization is not None and quantization.per_axis:
+        node.unsupported("has a scale for each channel of its weights, which LiteRT's kernel reads as 0", node.input(1))
     lhs_type, rhs_type, out_type = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs_type.storage == rhs_type.storage == out_type.storage, "mixes storage types")
     lhs, rhs = operands(node)
@@ -24,10 +27,11 @@ def batch_matmul(node: Node) -> relax.Expr:
 
 def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:
     """Returns both operands. An operand is transposed if the option for it is set."""
-    return _operand(node, 0, "adj_x"), _operand(node, 1, "adj_y")
+    return operand(node, 0, "adj_x"), operand(node, 1, "adj_y")
 
 
-def _operand(node: Node, index: int, option: str) -> relax.Expr:
+def operand(node: Node, index: int, option: str) -> relax.Expr:
+    """Returns an input, transposed if `option` is set."""
     x, rank = node.expr(index), len(node.input(index).shape)
     node.require(rank >= 2, f"multiplies a tensor with {rank} dimensions", node.input(index))
     if not node.option(option):

@@ -5,12 +5,16 @@ Activations are quantized at run time, by row or by sample, so that products are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.builder.dynamic import STORED, Ranges
 from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.batch_matmul import operand
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
     conv_options,
@@ -20,10 +24,24 @@ from service.compiler.importers.tflite.operators.convolution import (
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.importers.tflite.operators.fully_connected import restored, rows_of
+from service.compiler.importers.tflite.operators.selection import sliced
+from service.compiler.importers.tflite.operators.transposed import BIAS, SOURCE, geometry
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, ZERO_POINT
+from service.compiler.qnn.numerics.sums.transposed import Phases
+from service.compiler.qnn.ops.dynamic import (
+    BUILTIN_CONV2D,
+    BUILTIN_DENSE,
+    BUILTIN_GROUPS,
+    CONV2D,
+    DENSE,
+    DEPTHWISE,
+    ZERO_POINT,
+)
 from service.compiler.qnn.types import QuantizedType
+
+_MOST_MATRICES = 64
+_BYTE = 8
 
 
 def fully_connected(node: Node) -> relax.Expr:
@@ -31,10 +49,53 @@ def fully_connected(node: Node) -> relax.Expr:
     x, units = rows_of(node)
     weight_type = weights_type(node, channel_axis=0)
     symmetric = not node.option("asymmetric_quantize_inputs")
-    ranges = Ranges(node, x, [1], DENSE, symmetric=symmetric)
+    # The delegate takes only rows of whole bytes.
+    is_whole = node.input(1).shape[1] * (node.input(1).packed_bits or _BYTE) % _BYTE == 0
+    ranges = Ranges(node, x, [1], DENSE if is_whole else BUILTIN_DENSE, symmetric=symmetric)
     sums = node.emit(ops.dense(ranges.quantized(), node.constant(1), None, STORED, STORED), "sums")
     scaled = _scaled(node, sums, ranges, weight_type, units)
     return restored(node, clamped(node, scaled, node.activation()), units)
+
+
+def batch_matmul(node: Node) -> relax.Expr:
+    """Converts BATCH_MATMUL by constant matrices, with one range for each row (`EvalHybrid` in
+    tflite/kernels/batch_matmul.cc). Each matrix becomes a dense layer.
+    """
+    x, rank, adj_y = operand(node, 0, "adj_x"), len(node.input(1).shape), bool(node.option("adj_y"))
+    node.require(rank >= 2, f"multiplies by a tensor with {rank} dimensions", node.input(1))
+    weight_type = weights_type(node, channel_axis=rank - 2 if adj_y else rank - 1)
+    matrices = node.data(1) if adj_y else np.swapaxes(node.data(1), -1, -2)
+    *batch, rows, depth = shape_of(x)
+    *own, units, weight_depth = matrices.shape
+    node.require(depth == weight_depth, f"multiplies rows of {depth} by columns of {weight_depth}", node.input(1))
+    whole = _broadcast(node, batch, own)
+    matrices = np.broadcast_to(matrices, (*whole, units, depth)) if math.prod(own) > 1 else matrices
+    matrices = matrices.reshape(-1, units, depth)
+    if len(matrices) > _MOST_MATRICES:
+        node.unsupported(f"multiplies by {len(matrices)} matrices of weights; at most {_MOST_MATRICES} can be compiled")
+    if math.prod(batch) != math.prod(whole):
+        x = node.emit(relax.op.broadcast_to(x, (*whole, rows, depth)), "repeated")
+    count = math.prod(whole) * rows // len(matrices)
+    x = node.emit(relax.op.reshape(x, (len(matrices) * count, depth)), "rows")
+    ranges_of = partial(Ranges, kernel=DENSE, symmetric=not node.option("asymmetric_quantize_inputs"))
+    products = []
+    for index, matrix in enumerate(matrices):
+        part = f"matrix_{index}"
+        own_rows = x if len(matrices) == 1 else sliced(node, x, [index * count, 0], [(index + 1) * count, depth], part)
+        ranges = ranges_of(node, own_rows, [1])
+        node.reserve(matrix.size)
+        weight = relax.const(np.ascontiguousarray(matrix))
+        sums = node.emit(ops.dense(ranges.quantized(), weight, None, STORED, STORED), "sums")
+        products.append(node.emit(ranges.scaled(sums, matrix, weight_type, None), "scaled"))
+    made = products[0] if len(products) == 1 else node.emit(relax.op.concat(products, 0), "joined")
+    return node.emit(relax.op.reshape(made, (*whole, rows, units)))
+
+
+def _broadcast(node: Node, batch: list[int], own: list[int]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(tuple(batch), tuple(own))
+    except ValueError:
+        node.malformed(f"multiplies batches of {batch} by batches of {own}", node.input(1))
 
 
 def convolution(*, depthwise: bool) -> Callable[[Node], relax.Expr]:
@@ -46,13 +107,18 @@ def convolution(*, depthwise: bool) -> Callable[[Node], relax.Expr]:
     def convert(node: Node) -> relax.Expr:
         filters, groups = filters_and_groups(node, depthwise=depthwise)
         weight_type = weights_type(node, channel_axis=3 if depthwise else 0)
+        if depthwise and node.input(1).packed_bits:
+            node.unsupported(
+                "has weights of 4 bits and real activations, for which LiteRT has no kernel", node.input(1)
+            )
         if depthwise and weight_type.is_per_tensor and filters > 1:
             node.unsupported("has one scale for all its filters, but LiteRT's kernel reads one for each", node.input(1))
         options, weight = conv_options(node), node.constant(1, output_channels_first if depthwise else None)
-        padding, kernel = options.pop("padding"), DEPTHWISE if depthwise else CONV2D
-        # The delegate computes such a convolution as a dense layer on the pixels. Each pixel then has its own range.
+        padding, kernel = options.pop("padding"), DEPTHWISE if depthwise else _convolution_kernel(node, groups)
+        # The delegate computes such a convolution as a dense layer on the pixels. Each pixel then has its own range. It
+        # does not take 4-bit weights.
         is_dense = (*shape_of(weight)[1:3], *options["strides"]) == (1, 1, 1, 1) and not any(padding)
-        by_pixel = not depthwise and groups == 1 and is_dense
+        by_pixel = not depthwise and groups == 1 and is_dense and kernel == CONV2D
         axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
         symmetric = not depthwise and weight_type.is_per_tensor
         ranges = Ranges(node, node.expr(0), axes, kernel, shared=shared, symmetric=symmetric)
@@ -64,6 +130,32 @@ def convolution(*, depthwise: bool) -> Callable[[Node], relax.Expr]:
         return clamped(node, scaled, node.activation())
 
     return convert
+
+
+def transpose_conv(node: Node) -> relax.Expr:
+    """Converts TRANSPOSE_CONV, with one asymmetric range for each sample (`EvalHybrid` in
+    tflite/kernels/transpose_conv.cc).
+    """
+    shape, strides, padding, _ = geometry(node)
+    weights, weight_type = node.data(1), weights_type(node, channel_axis=0, source=SOURCE)
+    (_, height, width, _), (_, rows, columns, _) = node.input(SOURCE).shape, weights.shape
+    phases = Phases.around((height, width), (rows, columns), strides, padding[:2], shape[1:3])
+    node.reserve(weights.itemsize * math.prod((*phases.taps, phases.count, shape[3], weights.shape[3])))
+    ranges, kernel = Ranges(node, node.expr(SOURCE), [1, 2, 3], CONV2D, symmetric=False), phases.kernel(weights)
+    stored = ranges.quantized()
+    if any(phases.padding):
+        stored = node.emit(ops.dynamic_pad(stored, ranges.parameter(ZERO_POINT), phases.padding), "padded")
+    call = ops.conv2d(stored, relax.const(kernel), None, STORED, STORED, padding=(0,) * 4)
+    bias = bias_of_reals(node, shape[3], BIAS, phases.count)
+    scaled = ranges.scaled(node.emit(call, "sums"), kernel, phases.repeated(weight_type), bias)
+    made = node.emit(phases.interleaved(node.emit, node.emit(scaled, "scaled")), "interleaved")
+    return clamped(node, made, node.activation())
+
+
+def _convolution_kernel(node: Node, groups: int) -> str:
+    if not node.input(1).packed_bits:
+        return CONV2D
+    return BUILTIN_CONV2D if groups == 1 else BUILTIN_GROUPS
 
 
 def _scaled(

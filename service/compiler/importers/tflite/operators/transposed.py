@@ -20,7 +20,7 @@ from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.sums.transposed import Phases
 
-_SHAPE, _SOURCE, _BIAS = 0, 2, 3  # indices of the inputs; that of the weights is 1
+_SHAPE, SOURCE, BIAS = 0, 2, 3  # indices of the inputs; that of the weights is 1
 _PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides of columns and rows
 _SAME_PADDING = 1
 _MAX_ELEMENTS = (1 << 31) - 1
@@ -33,26 +33,26 @@ def transpose_conv(node: Node) -> relax.Var:
     C]`, per axis over 0, the input, and an optional bias. The padding is that of a convolution from the output's size
     to the input's size; such a convolution must exist (`Prepare` in tflite/kernels/transpose_conv.cc).
     """
-    shape, strides, padding, output_padding = _geometry(node)
-    in_type, weight_type = node.in_type(_SOURCE), weights_type(node, channel_axis=0, source=_SOURCE)
+    shape, strides, padding, output_padding = geometry(node)
+    in_type, weight_type = node.in_type(SOURCE), weights_type(node, channel_axis=0, source=SOURCE)
     call = ops.conv2d_transpose(
-        node.expr(_SOURCE),
+        node.expr(SOURCE),
         node.constant(1),
-        bias_of(node, shape[3], source=_SOURCE, index=_BIAS),
+        bias_of(node, shape[3], source=SOURCE, index=BIAS),
         in_type,
         weight_type,
         strides=strides,
         padding=padding,
         output_padding=output_padding,
-        accum_dtype=accumulators_of(node, _SOURCE),
+        accum_dtype=accumulators_of(node, SOURCE),
     )
     return requantized(node, call, in_type, weight_type)
 
 
 def real_transpose_conv(node: Node) -> relax.Expr:
     """Converts TRANSPOSE_CONV on float32."""
-    shape, strides, padding, _ = _geometry(node)
-    return clamped(node, _in_phases(node, _SOURCE, _BIAS, shape, strides, padding[:2]), node.activation())
+    shape, strides, padding, _ = geometry(node)
+    return clamped(node, _in_phases(node, SOURCE, BIAS, shape, strides, padding[:2]), node.activation())
 
 
 def transpose_conv_with_bias(node: Node) -> relax.Expr:
@@ -97,9 +97,9 @@ def _in_phases(node: Node, source: int, bias: int, shape: Shape, strides: Pair, 
     return node.emit(phases.interleaved(node.emit, sums), "interleaved")
 
 
-def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]:
+def geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]:
     """Returns the output's shape, the strides, the padding of the full output, and the output's padding."""
-    source, weights = node.input(_SOURCE), node.input(1)
+    source, weights = node.input(SOURCE), node.input(1)
     shape = tuple(int(size) for size in node.integers(_SHAPE).reshape(-1))
     for tensor in (source, weights):
         node.require(

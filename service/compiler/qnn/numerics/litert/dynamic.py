@@ -22,7 +22,7 @@ from service.compiler.qnn.numerics.scaling.affine import round_away
 from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
+from service.compiler.qnn.ops.dynamic import BUILTIN_CONV2D, BUILTIN_GROUPS, CONV2D, DENSE, DEPTHWISE
 from service.core.models.arrays import Array
 
 _STEPS = 255.0
@@ -104,13 +104,13 @@ _OF_XNNPACK = Scheme(_of_xnnpack, _lowered_of_xnnpack, to_even=True)
 @dataclass(frozen=True)
 class _Hybrid:
     """The formulas of LiteRT's own kernels. With `delegated`, the formulas of LiteRT's default delegate, which computes
-    everything except depthwise convolutions.
+    everything except depthwise convolutions and some layers with 4-bit weights.
     """
 
     delegated: bool
 
     def by_delegate(self, operation: Operation) -> bool:
-        return self.delegated and str(operation.attr("kernel")) != DEPTHWISE
+        return self.delegated and str(operation.attr("kernel")) in (DENSE, CONV2D)
 
 
 class Parameter(_Hybrid, dynamic.Parameter):
@@ -173,7 +173,8 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
     - FULLY_CONNECTED, and CONV_2D with one weight scale, multiply the two scales first
       (MatrixBatchVectorMultiplyAccumulate). The reference DEPTHWISE_CONV_2D does the same.
     - CONV_2D with many weight scales multiplies the sum by the weight scale, then by the input scale
-      (HybridConvPerChannel). So does the optimized DEPTHWISE_CONV_2D, which LiteRT uses beside the delegate; but it
+      (HybridConvPerChannel). The optimized kernel of CONV_2D in one group multiplies the two scales first. The
+      optimized DEPTHWISE_CONV_2D multiplies by the weight scale first, which LiteRT uses beside the delegate; but it
       multiplies the channels after its last whole vector by the input scale first.
     """
 
@@ -225,5 +226,6 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
         if kernel == DEPTHWISE and self.delegated:
             return _weight_first, _input_first
         many = operation.tensor(4)[0] != (1,)
-        order = _weight_first if kernel == CONV2D and many else _scales_first
+        weight_first = (CONV2D, BUILTIN_GROUPS) if self.delegated else (CONV2D, BUILTIN_CONV2D, BUILTIN_GROUPS)
+        order = _weight_first if kernel in weight_first and many else _scales_first
         return order, order

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.importer import import_model
 from service.core.errors import Unsupported
-from tests.support.tflite_builder import ModelBuilder
+from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_tensors import Bend, K, X, file, setting, tensor
 
 
@@ -64,3 +65,16 @@ def test_the_first_buffer_means_no_buffer() -> None:
 
 def test_data_in_another_file_is_an_oddity() -> None:
     assert tensor("x", setting(X, externalBuffer=1)).oddity == "has its data in another file"
+
+
+@pytest.mark.parametrize("bits", [4, 2])
+def test_packed_constants_are_read_as_int8(bits: int) -> None:
+    builder = ModelBuilder()
+    values = np.arange(-(1 << (bits - 1)), 1 << (bits - 1), dtype=np.int8)[:-1]  # the last byte is not full
+    x, y = builder.tensor("x", (1, values.size), np.float32), builder.tensor("y", (1, 1), np.float32)
+    weights = builder.constant("weights", values[None], Quant(0.5), bits)
+    builder.operator("FULLY_CONNECTED", [x, weights], [y])
+    read = read_model(builder.build([x], [y])).tensors[weights]
+    assert (read.dtype, read.packed_bits) == ("int8", bits)
+    assert read.data is not None
+    np.testing.assert_array_equal(read.data, values[None])
