@@ -31,8 +31,8 @@ def compile(
     """Compiles a model file, and checks the result bit for bit against the reference runtime.
 
     Args:
-        source: a .tflite, .onnx, .pt or .pt2 file, or a folder or archive with the files of an MXNet model; or
-            what `octet.quantize` returned.
+        source: a .tflite, .onnx, .pt or .pt2 file, or a folder or archive with the files of an MXNet or OpenVINO model;
+            or what `octet.quantize` returned.
         output: the folder to write, an OCI image layout; by default a temporary one, which is deleted together with
             the artifact and the models that were loaded from it.
         target: a target that `octet targets` lists; `host` is the best one of this machine.

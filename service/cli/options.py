@@ -48,7 +48,7 @@ ModelFile = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A quantized model: TFLite, TorchScript, ONNX or an MXNet symbol.",
+        help="A quantized model: TFLite, TorchScript, ONNX, an OpenVINO graph or an MXNet symbol.",
         exists=True,
         dir_okay=False,
     ),
@@ -57,7 +57,8 @@ ModelFileOrArtifact = Annotated[
     Path,
     typer.Argument(
         metavar="FILE|DIR",
-        help="A quantized model (TFLite, TorchScript, ONNX or an MXNet symbol), or a folder that octet compile wrote.",
+        help="A quantized model (TFLite, TorchScript, ONNX, an OpenVINO graph or an MXNet symbol), or a folder that "
+        "octet compile wrote.",
     ),
 ]
 ArtifactDir = Annotated[

@@ -171,6 +171,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         description="the interpreter of a Python environment with MXNet 1.9.1, such as `/opt/mxnet/bin/python`; if it "
         "is set, builds of MXNet models are compared with MXNet",
     )
+    openvino_python: Path | None = Field(
+        None,
+        description="the interpreter of a Python environment with OpenVINO, in which builds of OpenVINO models are "
+        "compared with it; by default Octet's own environment",
+    )
     torch_python: Path | None = Field(
         None,
         description="the interpreter of a Python environment with PyTorch, in which builds of PyTorch models are "

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT
+from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
 from tests.support.onnx_builder import message, varint
 from tests.support.tflite_builder import serialize
 from tests.support.torchscript import archive
@@ -254,6 +254,7 @@ MUTATORS: dict[str, Mutator] = {
     TORCHSCRIPT: mutated_archive,
     PT2: mutated_archive,
     MXNET: mutated_archive,
+    OPENVINO: mutated_archive,
 }
 REDUCERS: dict[str, Reducer] = {
     TFLITE: reduced_bytes,
@@ -261,4 +262,5 @@ REDUCERS: dict[str, Reducer] = {
     TORCHSCRIPT: reduced_archive,
     PT2: reduced_archive,
     MXNET: reduced_archive,
+    OPENVINO: reduced_archive,
 }

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT
+from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
 from tests.support import (
     exported,
     mxnet_models,
+    openvino_models,
     tflite_catalog,
     tflite_catalog_16x8,
     tflite_recurrent,
@@ -55,10 +56,15 @@ def _mxnet() -> Iterator[bytes]:
     yield from (mxnet_models.packed(name) for name in mxnet_models.NAMES)
 
 
+def _openvino() -> Iterator[bytes]:
+    yield from (openvino_models.packed(name) for name in openvino_models.NAMES)
+
+
 SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     TFLITE: _tflite,
     ONNX: _onnx,
     TORCHSCRIPT: _torchscript,
     PT2: _pt2,
     MXNET: _mxnet,
+    OPENVINO: _openvino,
 }

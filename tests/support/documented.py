@@ -38,6 +38,8 @@ _FILES = {
     "picture.png": _EXAMPLES / "digits" / "2.png",
     "model.pt": _FIXTURES / "torch" / "residual.pt",
     "model.pt2": _FIXTURES / "torch" / "residual_inductor.pt2",
+    "model.xml": _FIXTURES / "openvino" / "residual.xml",
+    "model.bin": _FIXTURES / "openvino" / "residual.bin",
     "resnet50-symbol.json": _FIXTURES / "mxnet" / "sg_residual-symbol.json",
     "resnet50-0000.params": _FIXTURES / "mxnet" / "sg_residual-0000.params",
 }

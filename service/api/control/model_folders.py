@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
+from service.compiler.importers.openvino.file.package import WEIGHTS_SUFFIX, is_graph
 from service.core.printable import printable
 
 _EXTERNAL_DATA = (".onnx.", ".onnx_")  # file names for an ONNX model's external data, such as model.onnx.data
@@ -91,7 +92,8 @@ def _add(result: Scan, path: Path) -> None:
 
 def _is_beside(name: str) -> bool:
     """Returns true if an entry is hidden, or contains the weights of a model file in the same folder."""
-    return name.startswith(".") or name.endswith(PARAMS_SUFFIX) or any(each in name for each in _EXTERNAL_DATA)
+    weights = (PARAMS_SUFFIX, WEIGHTS_SUFFIX)
+    return name.startswith(".") or name.endswith(weights) or any(each in name for each in _EXTERNAL_DATA)
 
 
 def _is_artifact(path: Path) -> bool:
@@ -120,6 +122,8 @@ def _fingerprint(path: Path) -> Fingerprint | None:
         raise _Unusable(f"it is {_SPECIAL.get(stat.S_IFMT(mode), 'a special file')}, not a model file")
     elif is_symbol(path):
         files += _beside(path, f"{path.name.removesuffix(SYMBOL_SUFFIX)}-")
+    elif is_graph(path):
+        files += [path.with_suffix(WEIGHTS_SUFFIX)]
     elif path.suffix == ".onnx":
         files += _beside(path, f"{path.name}.", f"{path.name}_")
     statuses = [(file.name, file.stat()) for file in files]

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from service.compiler.importers import qnn_text
 from service.compiler.importers.builder.module import At, Shapes
-from service.compiler.importers.detect import MXNET, ONNX, PT2, QNN, TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, QNN, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet import importer as mxnet
 from service.compiler.importers.onnx import importer as onnx
+from service.compiler.importers.openvino import importer as openvino
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.compiler.importers.torch.exported import importer as exported
@@ -40,6 +41,7 @@ IMPORTERS: dict[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TORCHSCRIPT: torch.import_torchscript,
     PT2: exported.import_exported,
     MXNET: mxnet.import_model,
+    OPENVINO: openvino.import_model,
     QNN: _with_fixed_shapes(qnn_text.import_model),
 }
 

@@ -18,8 +18,9 @@ ONNX = "onnx"
 TORCHSCRIPT = "torchscript"
 PT2 = "pt2"
 MXNET = "mxnet"
+OPENVINO = "openvino"
 QNN = "qnn"
-FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET, QNN)
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET, OPENVINO, QNN)
 ZIP = "zip"  # a format that is stored in a zip archive
 HEAD_BYTES = 64  # the number of bytes that `detect_format` needs
 
@@ -30,6 +31,7 @@ _QNN_HEAD = b"// qnn 1\n"
 _ZIP_MAGIC = b"PK\x03\x04"
 
 _MXNET_HINT = "push NAME-symbol.json with NAME-0000.params beside it, or a zip archive of the two"
+_OPENVINO_HINT = "push NAME.xml with NAME.bin beside it, or a zip archive of the two"
 _SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
 
 # A protobuf file has no identifier. But every writer stores the fields of a message in the order of their numbers. An
@@ -96,6 +98,8 @@ def detect_format(head: bytes) -> str:
             return name
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
+    if b"<net " in head:
+        raise UnsupportedFormat("the file is an OpenVINO graph without its weights", hint=_OPENVINO_HINT)
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise UnsupportedFormat(f"the file is {what}, not a model that Octet reads", hint=hint)
@@ -127,6 +131,8 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
         return PT2
     if any(name.endswith("-symbol.json") for name in names) and any(name.endswith(".params") for name in names):
         return MXNET
+    if sum(name.endswith(".xml") for name in names) == 1 and all(name.endswith((".xml", ".bin")) for name in names):
+        return OPENVINO
     if sum(name.endswith(".onnx") for name in names) == 1:
         return ONNX
     what, hint = "a zip archive", "unpack it and upload the model inside"

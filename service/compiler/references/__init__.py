@@ -19,6 +19,7 @@ from service.core.builds.numerics import (
     MXNET_ONEDNN,
     ONEDNN,
     ONNXRUNTIME,
+    OPENVINO,
     PT2E,
     QNNPACK,
     TORCH_X86,
@@ -139,6 +140,14 @@ REFERENCES: Mapping[str, Reference] = {
     # The layers of a quantized model are fused already. Without this option, MXNet would fuse others when it binds it.
     "mxnet": Reference(
         "MXNet", "mxnet", "mxnet", {MXNET_ONEDNN: (Session({"MXNET_SUBGRAPH_BACKEND": "NONE"}),)}, "mxnet_python"
+    ),
+    # Without this property, OpenVINO computes the float parts in bfloat16 on some processors.
+    "openvino": Reference(
+        "OpenVINO",
+        "openvino",
+        "openvino",
+        {OPENVINO: (Session({"INFERENCE_PRECISION_HINT": "f32"}),)},
+        "openvino_python",
     ),
 }
 

@@ -64,7 +64,7 @@ def evaluate(
         str,
         typer.Argument(
             metavar="FILE|DIR|MODEL[:VERSION]",
-            help="A quantized model (TFLite, TorchScript, ONNX or an MXNet symbol), which is compiled for this "
+            help="A quantized model (TFLite, TorchScript, ONNX, OpenVINO or MXNet), which is compiled for this "
             "machine; a folder that octet compile wrote; or a model on the server.",
         ),
     ],

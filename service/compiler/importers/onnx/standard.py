@@ -18,7 +18,7 @@ from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.node import State, Value
 from service.compiler.importers.qdq import Operator
-from service.core.models.arrays import Array
+from service.compiler.qnn.types import QuantizedType
 
 _OPSET = 20  # the operator set whose definitions are used
 
@@ -54,6 +54,7 @@ class Standard:
         attributes: Mapping[str, Any],
         results: int = 1,
         stem: str = "",
+        stored: QuantizedType | None = None,
     ) -> list[Value]:
         """Emits an operator.
 
@@ -64,6 +65,7 @@ class Standard:
             attributes: the operator's attributes in ONNX. Sequences are tuples.
             results: the number of outputs.
             stem: the name of the first output, as errors and later passes show it.
+            stored: the type of the first operand, if it consists of stored values that the operator only moves.
 
         Returns:
             The outputs: expressions, or arrays if they are known while importing.
@@ -74,6 +76,8 @@ class Standard:
         """
         inputs = ["" if each is None else self._named(each) for each in operands]
         outputs = [self._new_name(stem) for _ in range(results)]
+        if stored is not None:
+            self.state.types[inputs[0]] = stored
         operator = _Named(self._count, op_type, tuple(inputs), tuple(outputs), attributes, name=label)
         made = converted(self.state, operator)
         self.state.values |= made
@@ -90,8 +94,3 @@ class Standard:
     def _new_name(self, stem: str) -> str:
         self._count += 1
         return f"{stem}.{self._count}"
-
-
-def as_array(value: Any, dtype: str) -> Array:
-    """Returns a number or a list of numbers as an operand that is known while importing."""
-    return np.array(value, dtype)

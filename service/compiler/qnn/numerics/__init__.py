@@ -15,6 +15,7 @@ from service.compiler.qnn.numerics.mode import Mode
 from service.compiler.qnn.numerics.modes.litert import DELEGATE, REFERENCE
 from service.compiler.qnn.numerics.modes.mxnet import ONEDNN
 from service.compiler.qnn.numerics.modes.onnxruntime import CPU
+from service.compiler.qnn.numerics.modes.openvino import CPU_PLUGIN
 from service.compiler.qnn.numerics.modes.torch import ENGINE_FBGEMM, ENGINE_ONEDNN, ENGINE_QNNPACK, ENGINE_X86, EXPORTED
 from service.core.builds.numerics import parse_mode
 
@@ -32,6 +33,7 @@ _MODES = {
         ENGINE_QNNPACK,
         EXPORTED,
         ONEDNN,
+        CPU_PLUGIN,
     )
 }
 
