@@ -98,7 +98,7 @@ class Node(base.Node):
             return made
         return self.step("Reshape", made, np.array(weights.shape, np.int64))
 
-    def known(self, index: int) -> Array:
+    def constant(self, index: int) -> Array:
         """Returns the elements of an input that must be constant."""
         value = self.real(index)
         if not isinstance(value, np.ndarray):
@@ -107,12 +107,12 @@ class Node(base.Node):
 
     def integers(self, index: int) -> tuple[int, ...]:
         """Returns a constant list of integers, such as a shape or a list of axes."""
-        data = self.known(index)
+        data = self.constant(index)
         self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has input {index}, which is not a list of integers")
         return tuple(int(value) for value in data.reshape(-1))
 
     def number(self, index: int) -> float:
-        data = self.known(index)
+        data = self.constant(index)
         self.require(data.size == 1, f"has input {index} with {data.size} elements, not one")
         return float(data.reshape(-1)[0])
 
@@ -134,7 +134,7 @@ class Node(base.Node):
         """Returns the only output of `standard`."""
         return self.standard(op_type, *operands, **attributes)[0]
 
-    def moved(self, op_type: str, *others: Value, results: int = 1, **attributes: Any) -> list[Value]:
+    def move_by(self, op_type: str, *others: Value, results: int = 1, **attributes: Any) -> list[Value]:
         """Converts an operator that only moves, selects or repeats elements of the first input. Stored values stay
         stored.
         """

@@ -1,7 +1,7 @@
 """Parses hostile XML into elements.
 
-Expat parses incrementally and is told to stop at anything that an IR does not contain: document types, entities and
-processing instructions. Depth, elements, attributes and their lengths are bounded, so memory is bounded by the file's
+The parser is Expat. Its handlers stop at anything that an IR does not contain: document types, entities and processing
+instructions. Depth, elements, attributes and their lengths are bounded, so memory is bounded by the file's
 size, and time is linear in it. Text between elements is cut, because an IR has only attributes, except for the sizes of
 dimensions.
 """

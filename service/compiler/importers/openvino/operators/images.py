@@ -44,7 +44,7 @@ def _window(node: Node) -> dict[str, Any]:
 
 def max_pool(node: Node) -> list[Value]:
     """`MaxPool`. The second output of opset8, the places of the maxima, cannot be read."""
-    return node.moved("MaxPool", **_window(node))
+    return node.move_by("MaxPool", **_window(node))
 
 
 def average_pool(node: Node) -> list[Value]:
@@ -169,7 +169,7 @@ def interpolate(node: Node) -> list[Value]:
     axes_at = 2 if recent else 3
     axes = node.axes(node.integers(axes_at), len(shape)) if node.input_count > axes_at else list(range(len(shape)))
     # before opset11, sizes and scales are inputs of their own
-    values = node.known(1 if recent or not by_scales else 2).reshape(-1)
+    values = node.constant(1 if recent or not by_scales else 2).reshape(-1)
     node.require(len(values) == len(axes), f"has {len(values)} sizes or scales for {len(axes)} axes")
     sizes = list(shape)
     for axis, value in zip(axes, values, strict=True):
@@ -195,8 +195,8 @@ def interpolate(node: Node) -> list[Value]:
         scales = np.ones(len(shape), np.float32)
         scales[axes] = values
         if [int(np.floor(extent * scale)) for extent, scale in zip(shape, scales, strict=True)] == sizes:
-            return node.moved("Resize", None, scales, **options)
-    return node.moved("Resize", None, None, np.array(sizes, np.int64), **options)
+            return node.move_by("Resize", None, scales, **options)
+    return node.move_by("Resize", None, None, np.array(sizes, np.int64), **options)
 
 
 def top_k(node: Node) -> list[Value]:
@@ -214,7 +214,7 @@ def top_k(node: Node) -> list[Value]:
 
 def cumulative_sum(node: Node) -> list[Value]:
     flags = {name: int(node.attributes.flag(name)) for name in ("exclusive", "reverse")}
-    axis = node.known(1) if node.input_count == 2 else np.array(0, np.int64)
+    axis = node.constant(1) if node.input_count == 2 else np.array(0, np.int64)
     return node.state.standard.convert(node.label, "CumSum", [node.real(0), axis], flags, 1, node.layer.name)
 
 

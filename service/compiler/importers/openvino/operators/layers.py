@@ -187,7 +187,7 @@ def _deconvolved(node: Node, weights: Value, groups: int) -> Value:
 
 
 def matmul(node: Node) -> list[Value]:
-    """`MatMul`: matrices in the last two axes, each transposed if its attribute says so."""
+    """`MatMul`: matrices in the last two axes, each transposed if its attribute is set."""
     node.count(2)
     turns = [node.attributes.flag(name) for name in ("transpose_a", "transpose_b")]
     x, w = node.value(0), node.value(1)

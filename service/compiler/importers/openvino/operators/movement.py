@@ -29,7 +29,7 @@ def reshape(node: Node) -> list[Value]:
     whole = all(size >= 0 for size in target) and math.prod(target) == math.prod(shape)
     node.require(whole, f"cannot reshape {list(shape)} to {given[:8]}")
     weights = reshaped(node, tuple(target))
-    return [weights] if weights is not None else node.moved("Reshape", _list(target), allowzero=1)
+    return [weights] if weights is not None else node.move_by("Reshape", _list(target), allowzero=1)
 
 
 def transpose(node: Node) -> list[Value]:
@@ -38,18 +38,18 @@ def transpose(node: Node) -> list[Value]:
     order = node.axes(node.integers(1), rank) or list(range(rank))[::-1]
     node.require(sorted(order) == list(range(rank)), f"cannot permute {rank} axes by {order[:8]}")
     weights = transposed(node, order)
-    return [weights] if weights is not None else node.moved("Transpose", perm=tuple(order))
+    return [weights] if weights is not None else node.move_by("Transpose", perm=tuple(order))
 
 
 def squeeze(node: Node) -> list[Value]:
     node.count(1, 2)
     axes = [_list(node.integers(1))] if node.input_count == 2 else []
-    return node.moved("Squeeze", *axes)
+    return node.move_by("Squeeze", *axes)
 
 
 def unsqueeze(node: Node) -> list[Value]:
     node.count(2)
-    return node.moved("Unsqueeze", _list(node.integers(1)))
+    return node.move_by("Unsqueeze", _list(node.integers(1)))
 
 
 def concat(node: Node) -> list[Value]:
@@ -57,7 +57,7 @@ def concat(node: Node) -> list[Value]:
     axis, parts = node.attributes.integer("axis"), [node.value(index) for index in range(node.input_count)]
     first = parts[0]
     if isinstance(first, Stored) and all(isinstance(each, Stored) and each.type == first.type for each in parts):
-        return node.moved("Concat", *(each.expr for each in parts[1:]), axis=axis)
+        return node.move_by("Concat", *(each.expr for each in parts[1:]), axis=axis)
     return node.standard("Concat", *(node.real(index) for index in range(node.input_count)), axis=axis)
 
 
@@ -67,7 +67,7 @@ def split(node: Node) -> list[Value]:
     axis = node.axis(int(node.number(1)), len(node.shape(0)))
     length = node.shape(0)[axis]
     node.require(count > 0 and length % count == 0, f"splits {length} elements into {count} equal parts")
-    return node.moved("Split", _list([length // count] * count), results=count, axis=axis)
+    return node.move_by("Split", _list([length // count] * count), results=count, axis=axis)
 
 
 def variadic_split(node: Node) -> list[Value]:
@@ -75,7 +75,7 @@ def variadic_split(node: Node) -> list[Value]:
     axis, sizes = node.axis(int(node.number(1)), len(node.shape(0))), list(node.integers(2))
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = node.shape(0)[axis] - sum(size for size in sizes if size != -1)
-    return node.moved("Split", _list(sizes), results=len(sizes), axis=axis)
+    return node.move_by("Split", _list(sizes), results=len(sizes), axis=axis)
 
 
 def slice_(node: Node) -> list[Value]:
@@ -145,7 +145,7 @@ def _sliced(
     node.require(len(axes) == len(starts) == len(stops) == len(steps), "has lists of different lengths")
     node.require(0 not in steps, "has a step of 0")
     limited = [[max(-_FAR, min(_FAR, each)) for each in values] for values in (starts, stops)]
-    return node.moved("Slice", *map(_list, (*limited, axes, steps)))
+    return node.move_by("Slice", *map(_list, (*limited, axes, steps)))
 
 
 def gather(node: Node) -> list[Value]:
@@ -158,7 +158,7 @@ def gather(node: Node) -> list[Value]:
         node.require_supported(batch % len(node.extents(indices)) == 0, "has batch_dims, which cannot be compiled")
     if isinstance(x, Compressed) and axis == 0 and not isinstance(indices, np.ndarray):
         return [_gathered_rows(node, x, indices)]
-    return node.moved("Gather", indices, axis=axis)
+    return node.move_by("Gather", indices, axis=axis)
 
 
 def _gathered_rows(node: Node, weights: Compressed, indices: Value) -> Value:
@@ -171,13 +171,13 @@ def _gathered_rows(node: Node, weights: Compressed, indices: Value) -> Value:
     if not by_row or weights.data.shape != weights.shape or weights.scale is None:
         return node.step("Gather", node.real(0), indices, axis=0)
 
-    def taken(part: Array) -> Value:
+    def take_rows(part: Array) -> Value:
         return part.reshape(()) if part.size == 1 else node.step("Gather", part, indices, axis=0)
 
     made = node.step("Cast", node.step("Gather", weights.data, indices, axis=0), to=1)
     if weights.zero_point is not None:
-        made = node.step("Sub", made, taken(weights.zero_point.astype(np.float32)))
-    return node.step("Mul", made, taken(weights.scale))
+        made = node.step("Sub", made, take_rows(weights.zero_point.astype(np.float32)))
+    return node.step("Mul", made, take_rows(weights.scale))
 
 
 def gather_elements(node: Node) -> list[Value]:
@@ -235,13 +235,13 @@ def depth_to_space(node: Node) -> list[Value]:
     modes = {"blocks_first": "DCR", "depth_first": "CRD"}
     mode = node.attributes.text("mode", "blocks_first").lower()
     node.require(mode in modes, f"has the unknown mode {mode[:20]!a}")
-    return node.moved("DepthToSpace", blocksize=node.attributes.integer("block_size", 1), mode=modes[mode])
+    return node.move_by("DepthToSpace", blocksize=node.attributes.integer("block_size", 1), mode=modes[mode])
 
 
 def space_to_depth(node: Node) -> list[Value]:
     mode = node.attributes.text("mode", "blocks_first").lower()
     node.require_supported(mode == "blocks_first", f"has the mode {mode[:20]!a}; only blocks_first can be compiled")
-    return node.moved("SpaceToDepth", blocksize=node.attributes.integer("block_size", 1))
+    return node.move_by("SpaceToDepth", blocksize=node.attributes.integer("block_size", 1))
 
 
 def shuffle_channels(node: Node) -> list[Value]:
@@ -250,7 +250,7 @@ def shuffle_channels(node: Node) -> list[Value]:
     axis, groups = node.axis(node.attributes.integer("axis", 1), len(shape)), node.attributes.integer("group", 1)
     node.require(groups > 0 and shape[axis] % groups == 0, f"divides {shape[axis]} channels into {groups} groups")
     places = np.arange(shape[axis], dtype=np.int64).reshape(groups, -1).T.reshape(-1)
-    return node.moved("Gather", places, axis=axis)
+    return node.move_by("Gather", places, axis=axis)
 
 
 def shape_of(node: Node) -> list[Value]:
@@ -292,8 +292,8 @@ def scatter_nd(node: Node) -> list[Value]:
 def one_hot(node: Node) -> list[Value]:
     """`OneHot`: indices, depth, the value of the index, the value of the others."""
     node.count(4)
-    values = np.stack([node.known(3).reshape(()), node.known(2).reshape(())])
-    return node.standard("OneHot", node.real(0), node.known(1), values, axis=node.attributes.integer("axis", -1))
+    values = np.stack([node.constant(3).reshape(()), node.constant(2).reshape(())])
+    return node.standard("OneHot", node.real(0), node.constant(1), values, axis=node.attributes.integer("axis", -1))
 
 
 def _list(values: Sequence[int]) -> Array:

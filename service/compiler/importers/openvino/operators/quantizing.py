@@ -26,7 +26,7 @@ def fake_quantize(node: Node) -> list[Value]:
     node.count(5)
     levels = node.attributes.integer("levels")
     node.require(2 <= levels <= 1 << 16, f"has {levels} levels")
-    limits = [node.known(index).astype(np.float32) for index in range(1, 5)]
+    limits = [node.constant(index).astype(np.float32) for index in range(1, 5)]
     node.require(all(bool(np.isfinite(each).all()) for each in limits), "has a range that is not finite")
     value = node.value(0)
     if isinstance(value, np.ndarray | Compressed):
