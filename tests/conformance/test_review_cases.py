@@ -28,10 +28,6 @@ FORMATS = {".tflite": "tflite", ".onnx": "onnx", ".pt": "torchscript", ".pt2": "
 MODES = {"tflite": LITERT_REFERENCE, "onnx": ONNXRUNTIME, "torchscript": FBGEMM, "pt2": PT2E, "mxnet": MXNET_ONEDNN}
 FILES = sorted(path for path in CASES.rglob("*") if path.suffix in FORMATS)
 
-# For a product with stored weights, ONNX Runtime's optimizer quantizes the activations, although the file does not. The
-# mode documents this deviation: Octet computes the operators of the file.
-DOCUMENTED = frozenset({"onnx/weight_only_matmul/model.onnx"})
-
 
 @pytest.fixture(scope="module")
 def judges() -> Iterator[dict[str, Judge]]:
@@ -51,10 +47,7 @@ def test_it_is_right_or_refused(judges: dict[str, Judge], path: Path) -> None:
     name, file_format = str(path.relative_to(CASES)), FORMATS[path.suffix]
     numerics = XNNPACK if "xnn-" in name else MODES[file_format]
     verdict = _verdict(judges[numerics], path, file_format, numerics)
-    if name in DOCUMENTED:
-        assert verdict.outcome == "documented", verdict
-    else:
-        assert verdict.outcome in ("equal", "refused"), verdict
+    assert verdict.outcome in ("equal", "refused"), verdict
 
 
 def _verdict(judge: Judge, path: Path, file_format: str, numerics: str) -> Verdict:

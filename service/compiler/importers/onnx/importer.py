@@ -16,6 +16,7 @@ from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.half.carrying import carry_halves
+from service.compiler.importers.onnx.int8_activations import int8_blocks, quantize_activations
 from service.compiler.importers.onnx.model import End, Model
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
@@ -67,6 +68,8 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
     values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
     state = State(model, builder, values)
 
+    state.blocks = int8_blocks(model)
+
     def convert() -> list[relax.Expr]:
         for operator in model.operators:
             at(operator.label, shortened(Node(state, operator).output))
@@ -77,7 +80,8 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
     described = [_described(output) for output in outputs]
     signature = signature_of(model, map(_described, params), described, state.types.get)
     metadata, notices = metadata_of(model.metadata_text, signature)
-    return ImportedModel(builder.get(), signature, ONNX, metadata, (*notices, *_contradictions(model, described)))
+    module = quantize_activations(builder.get(), state.products)
+    return ImportedModel(module, signature, ONNX, metadata, (*notices, *_contradictions(model, described)))
 
 
 def _result(state: State, end: End) -> relax.Expr:

@@ -49,6 +49,9 @@ class State:
         evaluated: the elements of tensors that depend only on constants, by name; None for tensors that depend on an
             input of the model.
         channels_last: names of tensors whose channels ONNX Runtime stores last.
+        blocks: name of a product by stored weights -> the size of the blocks in which ONNX Runtime may quantize its
+            real operand (`int8_activations`).
+        products: the variables of these products -> the size of the blocks.
     """
 
     model: Model
@@ -57,6 +60,8 @@ class State:
     types: dict[str, QuantizedType] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
     evaluated: dict[str, Array | None] = field(default_factory=dict)
+    blocks: dict[str, int] = field(default_factory=dict)
+    products: dict[str, int] = field(default_factory=dict)
     constants: Constants = field(init=False)
     channels_last: frozenset[str] = field(init=False)
 
@@ -333,13 +338,24 @@ class Node(base.Node):
         return QuantizedType(storage, tuple(float(value) for value in scales.reshape(-1)), zero_points, axis=axis)
 
     def blocked_type(
-        self, scale: int, points: Array | None, storage: str, allowed: Collection[str], axis: int, size: int
+        self,
+        scale: int,
+        points: Array | None,
+        storage: str,
+        allowed: Collection[str],
+        axis: int,
+        size: int,
+        whole: tuple[int, ...] | None = None,
     ) -> QuantizedType:
         """Returns the type of stored values in blocks of `size` elements along `axis`. Along every other axis, each
         index has its own scales.
+
+        Args:
+            whole: the shape of the stored values, by default that of the first input.
         """
-        scales, shape = self._scales(scale, storage, allowed), self.shape(0)
-        fits = scales.ndim == len(shape) and (points is None or points.shape == scales.shape)
+        scales, shape = self._scales(scale, storage, allowed), self.shape(0) if whole is None else whole
+        grid = tuple(-(-extent // size) if each == axis else extent for each, extent in enumerate(shape))
+        fits = scales.shape == grid and (points is None or points.shape == scales.shape)
         self.require(fits, f"has scales {list(scales.shape)}, which do not fit blocks of {list(shape)}")
         blocks = tuple((each, size if each == axis else 1) for each in range(len(shape)))
         each = tuple(float(value) for value in scales.reshape(-1))
@@ -372,6 +388,12 @@ class Node(base.Node):
     def typed(self, value: relax.Var, quantized: QuantizedType) -> relax.Var:
         """Returns the output, and records that it has stored values of the given type."""
         self.state.types[self.output] = quantized
+        return value
+
+    def stored_product(self, value: relax.Var) -> relax.Var:
+        """Returns a product of real values, and records it if ONNX Runtime may quantize its first operand."""
+        if self.output in self.state.blocks:
+            self.state.products[str(value.name)] = self.state.blocks[self.output]
         return value
 
     def keep_loose(self) -> None:

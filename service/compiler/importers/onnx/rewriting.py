@@ -15,6 +15,9 @@ from service.core.models.arrays import Array
 BYTES = ("int8", "uint8")
 CHANNELS = 1  # the axis of an image's channels
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+# The attribute of a conversion with several scales that the file transposes afterwards. ONNX Runtime does not move such
+# a conversion, so its optimizer does not find it in front of its reader.
+TURNED = "octet.turned"
 
 
 class OnnxGraph(Graph):

@@ -11,7 +11,7 @@ Ensures: the outputs do not change. Each `qnn.real_matmul` by constant weights o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -55,6 +55,12 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
                 tables[var] = Table.of(constant, operation.quantized("in_type"))
             if constant is not None and constant.ndim == 2 and constant.size:
                 stored[var] = constant, operation.quantized("in_type"), False
+        elif name == "relax.strided_slice" and value.args[0] in tables and _is_start(value):
+            ends = tuple(slice(extent) for extent in graph.shape_of(var))
+            tables[var] = replace(tables[value.args[0]], stored=tables[value.args[0]].stored[ends])
+            if value.args[0] in stored:
+                constant, kind, _ = stored[value.args[0]]
+                stored[var] = constant[ends], kind, False
         elif name == "relax.take" and value.args[0] in tables and value_of(value.args[1]) is None:
             tables[value] = tables[value.args[0]]
             names.append(str(var.name))
@@ -83,6 +89,13 @@ def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[s
         )
 
     return (graph.rewrite(module, keep) if names else module), names
+
+
+def _is_start(call: relax.Call) -> bool:
+    """Returns true if a strided_slice selects the first elements of each axis."""
+    bounds = [[int(field.value) for field in arg.fields] for arg in call.args[2:]]
+    begin, _, *steps = bounds
+    return not any(begin) and all(step == 1 for each in steps for step in each)
 
 
 def _emit_inside(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Var:
@@ -127,5 +140,5 @@ def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights |
     unsigned = (stored.astype(np.int16) + bias).astype(np.uint8)
     if transposed:
         unsigned, scales, points = unsigned.T, scales.T, points.T
-    shape = (depth // size, columns)
+    shape = (-(-depth // size), columns)
     return _Weights(unsigned, np.broadcast_to(scales, shape), np.broadcast_to(points, shape), size, bits)

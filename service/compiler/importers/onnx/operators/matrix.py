@@ -183,8 +183,8 @@ def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
     if len(shapes[1]) == 1:
         operands[1] = node.emit(relax.op.reshape(operands[1], (*shapes[1], 1)), "column")
     if min(map(len, shapes)) >= 2:
-        return node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype))
-    result = node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype), "products")
+        return node.stored_product(node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype)))
+    result = node.stored_product(node.emit(ops.real_matmul(*operands, operand_dtype=node.operand_dtype), "products"))
     whole = shape_of(result)
     rows, columns = whole[-2:-1] if len(shapes[0]) > 1 else (), whole[-1:] if len(shapes[1]) > 1 else ()
     return node.emit(relax.op.reshape(result, (*whole[:-2], *rows, *columns)))
@@ -213,7 +213,7 @@ def gemm(node: Node) -> relax.Var:
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
         bias = node.expr(2) if node.has(2) else None
-        return node.emit(ops.real_matmul(lhs, rhs, bias, operand_dtype=node.operand_dtype))
+        return node.stored_product(node.emit(ops.real_matmul(lhs, rhs, bias, operand_dtype=node.operand_dtype)))
     result = node.emit(ops.real_matmul(lhs, rhs, operand_dtype=node.operand_dtype), "products")
     if alpha != 1.0:
         result = node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))), "scaled")

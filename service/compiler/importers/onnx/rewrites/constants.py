@@ -18,7 +18,7 @@ from service.compiler.importers.onnx.folding import folded
 from service.compiler.importers.onnx.model import DEQUANTIZE_CONSTANT, Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold
 from service.compiler.importers.onnx.operators import RULES
-from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE
+from service.compiler.importers.onnx.rewriting import DEQUANTIZE, QUANTIZE, TURNED
 from service.compiler.importers.qdq import Operator
 from service.core.errors import OctetError
 from service.core.models.arrays import Array
@@ -183,6 +183,8 @@ class _Folding:
             return None
         self.constants[stored] = replace(self.constants[stored], dtype=values.dtype)
         attributes = {**conversion.attributes, "axis": axis}
+        if scale.data.size != 1 and operator.op_type == "Transpose":
+            attributes[TURNED] = 1
         inputs = (stored, *conversion.inputs[1:])
         return replace(conversion, inputs=inputs, outputs=operator.outputs, attributes=attributes)
 

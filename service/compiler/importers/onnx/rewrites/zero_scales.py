@@ -1,8 +1,12 @@
-"""Replaces scales of 0. Quantizers write such scales for channels whose values are all zero ("dead" channels).
+"""Replaces scales that are not positive.
 
-Stored values with such a scale represent 0. Here these stored values are replaced by zero points with a positive scale.
-In ONNX Runtime, a sum of products with such values is scaled by 0 as well, including its bias (`multiplier` in
-mlas/lib/qgemm.h, `RequantizeOutput`), so the stored bias of such a channel becomes 0, too.
+Quantizers write scales of 0 for channels whose values are all zero ("dead" channels). Stored values with such a scale
+represent 0. Here these stored values are replaced by zero points with a positive scale. In ONNX Runtime, a sum of
+products with such values is scaled by 0 as well, including its bias (`multiplier` in mlas/lib/qgemm.h,
+`RequantizeOutput`), so the stored bias of such a channel becomes 0, too.
+
+ONNX Runtime's quantizer of 4 bits writes negative scales for blocks whose largest value is positive. (q - z) * -s
+equals (~q - ~z) * s exactly, where ~ is the complement within the bits of the stored type.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import numpy as np
 from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE
 from service.compiler.importers.qdq import Operator
+from service.compiler.qnn.types import STORAGE_RANGES
 from service.core.models.arrays import Array
 
 # Operators that multiply by weights: the input indices of weights, scales and zero points, and the input index of the
@@ -23,7 +28,7 @@ _BIASES = {"QLinearConv": 8, "QLinearMatMul": None, "com.microsoft.QGemm": 6}
 
 
 def without_zero_scales(model: Model) -> Model:
-    """Returns `model` with each constant scale of 0 replaced by a positive one.
+    """Returns `model` with constant scales that are 0 or negative replaced by positive ones.
 
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, and that computes the same.
@@ -35,12 +40,34 @@ def without_zero_scales(model: Model) -> Model:
 
 def _positive(operator: Operator, constants: dict[str, Tensor]) -> Operator:
     if operator.op_type == DEQUANTIZE:
-        axis = operator.attributes.get("axis", 1)
-        return _replaced(operator, constants, (0, 1, 2), axis, operator.attributes.get("block_size", 0))
+        axis, size = operator.attributes.get("axis", 1), operator.attributes.get("block_size", 0)
+        return _replaced(_complemented(operator, constants, axis, size), constants, (0, 1, 2), axis, size)
     if operator.op_type not in _BIASES:
         return operator
     by_rows = operator.op_type == "QLinearConv" or bool(operator.attributes.get("transB", 0))
     return _replaced(operator, constants, _WEIGHTS, 0 if by_rows else -1, 0, _BIASES[operator.op_type])
+
+
+def _complemented(operator: Operator, constants: dict[str, Tensor], axis: object, block_size: object) -> Operator:
+    """Returns a DequantizeLinear without negative scales, if all of its inputs are constant."""
+    parts = [constants.get(name) for name in operator.inputs[:3] if name]
+    data = [part.data for part in parts if part is not None and part.data is not None]
+    if len(parts) < 2 or len(data) != len(parts) or not isinstance(axis, int) or not isinstance(block_size, int):
+        return operator
+    tensor, scale = parts[0], parts[1]
+    if tensor is None or scale is None or scale.dtype != "float32" or not (data[1] < 0).any():
+        return operator
+    negative, points = data[1] < 0, data[2] if len(data) == 3 else np.zeros(data[1].shape, data[0].dtype)
+    spread = _spread(negative, tensor.shape, axis, block_size)
+    if spread is None or points.size != negative.size or tensor.dtype not in STORAGE_RANGES:
+        return operator
+    ones = data[0].dtype.type(sum(STORAGE_RANGES[tensor.dtype]))  # the sum of a value and its complement
+    inputs = [
+        _added(constants, tensor, np.where(spread, ones - data[0], data[0])),
+        _added(constants, scale, np.asarray(np.abs(data[1]))),
+        _added(constants, tensor, np.where(negative.reshape(points.shape), ones - points, points)),
+    ]
+    return replace(operator, inputs=tuple(inputs))
 
 
 def _replaced(

@@ -22,7 +22,7 @@ from service.core.models.arrays import Array
 
 _INT8_LEVEL = 4  # the accuracy level that allows int8 activations
 # bits of the weights -> the block sizes for which ONNX Runtime 1.31.1 has such a kernel on x86-64
-_INT8_BLOCKS = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
+INT8_BLOCKS = {2: (32, 64, 128), 4: (16, 32, 64, 128, 256), 8: (16, 32, 64, 128, 256)}
 _INT8_MOST = 127.0
 _REORDERED_BITS = 4  # the bits of weights for which ONNX Runtime supports g_idx and real zero points
 
@@ -80,7 +80,7 @@ def matmul_nbits(node: Node) -> relax.Var:
     is_plain = not node.has(4) and (not node.has(3) or node.dtype(3) == "uint8")
     if not is_plain and bits != _REORDERED_BITS:
         node.unsupported(f"has weights of {bits} bits with g_idx or real zero points; ONNX Runtime computes them for 4")
-    if is_plain and node.attribute("accuracy_level", 0) == _INT8_LEVEL and size in _INT8_BLOCKS[bits]:
+    if is_plain and node.attribute("accuracy_level", 0) == _INT8_LEVEL and size in INT8_BLOCKS[bits]:
         x = quantized_in_blocks(real, x, size)
     call = _product(node, real, x, weights, bias)
     if len(shape) == 1:
