@@ -307,15 +307,6 @@ def test_a_declared_shape_that_differs_is_noted() -> None:
     assert "as [1, length], but its operators make [1, 4, 6, 6]" in notice
 
 
-def test_a_condition_that_is_computed_at_run_time_is_refused_with_its_tensor() -> None:
-    model = OnnxBuilder()
-    x = model.input("x", "float32", [1])
-    condition = model.node("Greater", [x, model.constant(0.0, "float32")], ["positive"])
-    model.output(choice(model, condition, x), "float32")
-    with pytest.raises(Unsupported, match="If #1 chooses its branch by positive, which is computed at run"):
-        import_model(model.build())
-
-
 def test_a_condition_of_what_cannot_be_compiled_is_refused_by_that() -> None:
     model = OnnxBuilder()
     x = model.input("x", "float32", [4, 4])

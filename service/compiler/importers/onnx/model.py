@@ -53,19 +53,21 @@ class Unread:
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """A subgraph of an `If`.
+    """A subgraph: a branch of an `If`, or the body of a `Loop` or a `Scan`.
 
     Attributes:
         operators: sorted, so that each operator comes after those whose outputs it reads.
         constants: the constants, by name.
         outputs: names of tensors in the branch or in the enclosing graph.
         captures: names of the tensors of the enclosing graph that the branch reads.
+        inputs: names of the tensors that the operator passes to a body. A branch of an `If` has none.
     """
 
     operators: tuple[Operator, ...]
     constants: Mapping[str, Tensor]
     outputs: tuple[str, ...]
     captures: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
 
 
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Tensor | Branch | Unread

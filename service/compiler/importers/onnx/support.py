@@ -11,12 +11,9 @@ from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
-_LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
 # Operator type -> the remedy for an operator that cannot be compiled, if there is a remedy other than leaving the
 # operator out.
 _REMEDIES = {
-    "Loop": _LOOP,
-    "Scan": _LOOP,
     "com.microsoft.QMoE": "choose a model without a mixture of experts",
 }
 _WEIGHT_ONLY = ("GatherBlockQuantized", "MatMulNBits")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.compiler.importers.names import shortened
-from service.compiler.importers.onnx.file.branches import IF, branch_of, with_captures, with_names
+from service.compiler.importers.onnx.file.branches import WITH_SUBGRAPHS, branch_of, with_captures, with_names
 from service.compiler.importers.onnx.file.functions import ONNX_DOMAINS, SCOPE, Functions, Scope
 from service.compiler.importers.onnx.file.graph import check_graph
 from service.compiler.importers.onnx.file.message import Values, read_message
@@ -152,7 +152,7 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
         key = text(attribute.get("name"))
         if key in attributes:
             raise MalformedModel(f"{name} #{index} has the attribute {shortened(key)} twice", op=f"{name} #{index}")
-        if name == IF and "g" in attribute:
+        if name in WITH_SUBGRAPHS and "g" in attribute:
             attributes[key] = _branch(attribute, f"{name} #{index}", file, depth + 1)
         else:
             attributes[key] = _attribute(attribute, file)
@@ -164,19 +164,20 @@ def _operator(values: Values, index: int, file: _File, depth: int) -> Operator:
         attributes,
         written=name,
     )
-    return with_captures(operator) if name == IF else operator
+    return with_captures(operator) if name in WITH_SUBGRAPHS else operator
 
 
 def _branch(attribute: Values, label: str, file: _File, depth: int) -> Branch:
     if depth > _DEEPEST:
-        raise Unsupported(f"the model has Ifs that are nested more than {_DEEPEST} levels deep", op=label)
+        raise Unsupported(f"the model has subgraphs that are nested more than {_DEEPEST} levels deep", op=label)
     graph = read_message(attribute["g"], "Graph", label, file.budget)
     scope: Scope | None = attribute.get(SCOPE)
     if scope is not None:
         inner = replace(scope, is_nested=True)
         graph = {**graph, "node": [inner.bound(node) for node in graph.get("node", ())]}
     operators, constants = _contents(graph, file, depth)
-    branch = branch_of(operators, constants, (text(end.get("name")) for end in graph.get("output", ())))
+    outputs, inputs = ([text(end.get("name")) for end in graph.get(each, ())] for each in ("output", "input"))
+    branch = branch_of(operators, constants, outputs, (name for name in inputs if name not in constants))
     if scope is None or scope.is_nested:
         return branch
     return with_names(branch, {name: scope.renamed(name) for name in branch.captures})

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from tvm import relax
 
-from service.compiler.importers.onnx.file.branches import branch_of
+from service.compiler.importers.onnx.file.branches import LOOP, branch_of, own_inputs
 from service.compiler.importers.onnx.half.functions import expanded
 from service.compiler.importers.onnx.half.kernels import has_kernel, is_exact
 from service.compiler.importers.onnx.half.merging import merge_into_convolutions, merge_into_gemms
@@ -95,7 +95,7 @@ class _Body:
         for operator in operators:
             self._append(operator)
         self.has_halves: bool = any(dtype in CARRIED for dtype in self.types.values()) or any(
-            isinstance(value, Branch) and self._inner(value).has_halves
+            isinstance(value, Branch) and self._inner(value, operator).has_halves
             for operator in operators
             for value in operator.attributes.values()
         )
@@ -152,13 +152,18 @@ class _Body:
     def _output_types(self, operator: Operator) -> tuple[str, ...]:
         for value in operator.attributes.values():
             if isinstance(value, Branch):
-                inner = self._inner(value)
-                return tuple(inner.types.get(name, "") for name in value.outputs)
+                inner = self._inner(value, operator)
+                types = [inner.types.get(name, "") for name in value.outputs]
+                return tuple(types[1:] if operator.op_type == LOOP else types)  # a Loop's first is its condition
         return output_types(operator, self.types)
 
-    def _inner(self, branch: Branch) -> _Body:
+    def _inner(self, branch: Branch, operator: Operator) -> _Body:
         if id(branch) not in self._branches:
             types = {name: self.types[name] for name in branch.captures if name in self.types}
+            given = [self.types.get(name, "") for name in own_inputs(operator)]
+            if operator.op_type == LOOP:
+                given[:2] = ["int64", "bool"]  # the iteration and the condition
+            types |= zip(branch.inputs, given, strict=False)
             names = {name: self.internal(name) for name in branch.captures}
             self._branches[id(branch)] = _Body(
                 self._opset, branch.operators, branch.constants, list(branch.outputs), types, names
@@ -208,7 +213,7 @@ class _Body:
             self._unrounded(name) if rounds and self._is_half(name) else self.internal(name)
             for name in operator.outputs
         )
-        attributes = {key: self._attribute(key, value) for key, value in operator.attributes.items()}
+        attributes = {key: self._attribute(operator, key, value) for key, value in operator.attributes.items()}
         changed = replace(operator, inputs=inputs, outputs=outputs, attributes=attributes)
         rounded = [
             self._rounding(operator, self._unrounded(name), name)
@@ -217,16 +222,16 @@ class _Body:
         ]
         return [changed, *rounded]
 
-    def _attribute(self, key: str, value: object) -> object:
+    def _attribute(self, operator: Operator, key: str, value: object) -> object:
         if isinstance(value, Branch):
-            return self._branch(value)
+            return self._branch(value, operator)
         is_half = key in TYPE_ATTRIBUTES and value in [NUMBERS[dtype] for dtype in CARRIED]
         return _FLOAT if is_half else widened(value)
 
-    def _branch(self, branch: Branch) -> Branch:
-        inner = self._inner(branch)
+    def _branch(self, branch: Branch, operator: Operator) -> Branch:
+        inner = self._inner(branch, operator)
         ends = [inner.internal(name) for name in branch.outputs]
-        return branch_of(inner.carried(), inner.constants, ends)
+        return branch_of(inner.carried(), inner.constants, ends, branch.inputs)
 
     def _rounding(self, operator: Operator, source: str, name: str) -> Operator:
         attributes = {"to": NUMBERS[self.types[name]]}

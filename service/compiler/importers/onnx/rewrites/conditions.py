@@ -1,77 +1,197 @@
-"""Decides the conditions of a model's `If`s. Exported models contain conditions that are constant, and conditions that
-are computed from the input's shape. ONNX Runtime folds the former when it loads a model, and evaluates the latter in
-each call.
+"""Replaces the subgraphs of a model by operators: the branches of `If`, and the bodies of `Loop` and `Scan` (`loops`).
+
+Exported models contain conditions that are constant, and conditions that are computed from the input's shape. ONNX
+Runtime folds the former when it loads a model, and evaluates the latter in each call. If a condition depends on the
+values of an input, both branches are computed, and the results of one are selected. This gives the same values, because
+operators have no other effects.
 
 Conditions depend on shapes, and shapes depend on the operators before them. So this module converts the operators one
-after another, as the importer does, but keeps only the branches that were taken.
+after another, as the importer does, but keeps only what was taken.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.converting import converted
-from service.compiler.importers.onnx.file.branches import IF, chosen_branch
+from service.compiler.importers.onnx.file.branches import (
+    ELSE,
+    IF,
+    THEN,
+    WITH_SUBGRAPHS,
+    aliases,
+    copied,
+    subgraph_of,
+)
 from service.compiler.importers.onnx.file.graph import check_graph
 from service.compiler.importers.onnx.file.order import in_order
-from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.model import Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.rewrites import loops
+from service.compiler.importers.onnx.rewrites.loops import Budget
 from service.compiler.importers.onnx.support import check_operator
 from service.compiler.importers.qdq import Operator
-from service.core.errors import OctetError, Unsupported
+from service.compiler.qnn.graph import shape_of
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.models.arrays import Array
+
+_SELECT = "octet.SelectBranch"  # stands after the operators of both branches of an `If`, until these are converted
 
 
 def resolved(model: Model, params: Sequence[relax.Var]) -> Model:
-    """Returns `model` with every `If` replaced by the operators of the branch that it takes.
+    """Returns `model` with every `If`, `Loop` and `Scan` replaced by operators.
 
     Requires: a graph that `graph.check_graph` accepts. `params` are the graph's inputs.
-    Ensures: a graph without `If`s that `check_graph` would accept.
+    Ensures: a graph without subgraphs that `check_graph` would accept.
 
     Raises:
-        MalformedModel: an `If` does not have the branch that it takes.
-        Unsupported: a condition is computed at run time, or depends on an operator that cannot be compiled.
+        MalformedModel: an operator does not fit its subgraphs.
+        Unsupported: the number of iterations of a loop is computed at run time, the branches of an `If` that depends on
+            an input's values have results of different shapes, or an operator cannot be compiled.
     """
-    if not any(operator.op_type == IF for operator in model.operators):
+    if not any(operator.op_type in WITH_SUBGRAPHS for operator in model.operators):
         return model
     builder = relax.BlockBuilder()
     values: dict[str, Value] = {end.name: param for end, param in zip(model.inputs, params, strict=True)}
     values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
-    state = State(model, builder, values)
+    resolving = _Resolving(State(model, builder, values))
     with builder.function("main", list(params)):
         with builder.dataflow():
-            operators = _resolved(state)
+            operators = resolving.run()
             end = builder.emit_output(relax.const(np.zeros((), np.int32)))
         builder.emit_func_output(end)
-    result = replace(state.model, operators=in_order(operators))
+    result = replace(resolving.state.model, operators=in_order(operators))
     check_graph(result)
     return result
 
 
-def _resolved(state: State) -> list[Operator]:
-    """Returns the operators of `state.model` without `If`s. The constants of the branches are added to its
-    constants.
+class _Resolving:
+    """The state of the replacement.
+
+    Attributes:
+        failures: tensor that could not be computed -> the error.
     """
-    waiting, passed = deque(state.model.operators), list[Operator]()
-    left = sum(operator.op_type == IF for operator in waiting)
-    failures: dict[str, OctetError] = {}  # tensor that could not be computed -> the error
-    while left:
-        operator = waiting.popleft()
-        if operator.op_type != IF:
-            passed.append(operator)
-            convert_if_possible(state, operator, failures)
-            continue
-        inside, constants = chosen_branch(operator, _condition(state, operator, failures))
-        left += sum(each.op_type == IF for each in inside) - 1
-        waiting.extendleft(reversed(inside))
-        state.model = replace(state.model, constants={**state.model.constants, **constants})
-        state.values |= {name: tensor.data for name, tensor in constants.items() if tensor.data is not None}
-    return [*passed, *waiting]
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.failures: dict[str, OctetError] = {}
+        self._budget = Budget()
+
+    def run(self) -> list[Operator]:
+        """Returns the operators of the model without subgraphs. The constants of subgraphs are added to its
+        constants.
+        """
+        waiting, passed = deque(self.state.model.operators), list[Operator]()
+        left = sum(map(_is_replaced, waiting))
+        while left:
+            operator = waiting.popleft()
+            if not _is_replaced(operator):
+                passed.append(operator)
+                convert_if_possible(self.state, operator, self.failures)
+                continue
+            inside, constants = self._replacement(operator)
+            left += sum(map(_is_replaced, inside)) - 1
+            waiting.extendleft(reversed(inside))
+            self._add(constants)
+        return [*passed, *waiting]
+
+    def _add(self, constants: Mapping[str, Tensor]) -> None:
+        new = {name: tensor for name, tensor in constants.items() if name not in self._constants}
+        self._constants |= new
+        self.state.values |= {name: tensor.data for name, tensor in new.items() if tensor.data is not None}
+
+    @cached_property
+    def _constants(self) -> dict[str, Tensor]:
+        constants = dict(self.state.model.constants)
+        self.state.model = replace(self.state.model, constants=constants)
+        return constants
+
+    def _replacement(self, operator: Operator) -> tuple[list[Operator], Mapping[str, Tensor]]:
+        match operator.op_type:
+            case _ if operator.op_type == IF:
+                return self._branch(operator)
+            case loops.NEXT:
+                return loops.continued(operator.attributes["state"], self._elements, self._budget)
+            case _ if operator.op_type == _SELECT:
+                return self._selected(operator), {}
+        return loops.continued(loops.begin(operator, self._elements, self._shape), self._elements, self._budget)
+
+    def _branch(self, operator: Operator) -> tuple[list[Operator], Mapping[str, Tensor]]:
+        condition = self._elements(operator, operator.inputs[0] if operator.inputs else "")
+        keys = (THEN, ELSE) if condition is None else (THEN if _truth(operator, condition) else ELSE,)
+        prefix = next(filter(None, operator.outputs))
+        copies = []
+        for key in keys:
+            branch = subgraph_of(operator, key, len(operator.outputs))
+            start = f"{prefix}/{key.removesuffix('_branch')}/"
+            copies.append(copied(branch, operator.index, start, start))
+        constants = {name: tensor for copy in copies for name, tensor in copy.constants.items()}
+        inside = [each for copy in copies for each in copy.operators]
+        if len(copies) == 1:
+            return [*inside, *aliases(operator, copies[0].outputs)], constants
+        self._budget.take(operator, len(inside))
+        inputs = (operator.inputs[0], *copies[0].outputs, *copies[1].outputs)
+        return [*inside, replace(operator, op_type=_SELECT, inputs=inputs, attributes={})], constants
+
+    def _selected(self, operator: Operator) -> list[Operator]:
+        """Returns operators that select the results of one of two branches."""
+        name, *results = operator.inputs
+        condition = f"{next(filter(None, operator.outputs))}/condition"
+        target = f"{condition}/shape"
+        self._add({target: Tensor(target, "int64", (0,), np.zeros(0, np.int64))})
+        operators = [Operator(operator.index, "Reshape", (name, target), (condition,), {}, written=IF)]
+        count = len(operator.outputs)
+        for output, then, otherwise in zip(operator.outputs, results[:count], results[count:], strict=True):
+            if not output:
+                continue
+            described = [(self._dtype(operator, each), list(self._shape(operator, each))) for each in (then, otherwise)]
+            if described[0] != described[1]:
+                shown = " and ".join(f"{dtype} {shape}" for dtype, shape in described)
+                raise Unsupported(
+                    f"{operator.label} chooses between results of {shown} by {shortened(name)}, which is computed at "
+                    "run time",
+                    op=operator.label,
+                    tensor=shortened(output),
+                    hint="export the model with the branch that you need",
+                )
+            operators.append(Operator(operator.index, "Where", (condition, then, otherwise), (output,), {}, written=IF))
+        return operators
+
+    def _value(self, operator: Operator, name: str) -> Value:
+        if name in self.failures:
+            raise self.failures[name]
+        return Node(self.state, replace(operator, inputs=(name,))).value(0)
+
+    def _elements(self, operator: Operator, name: str) -> Array | None:
+        self._value(operator, name)
+        return Node(self.state, replace(operator, inputs=(name,))).constant_data(0)
+
+    def _shape(self, operator: Operator, name: str) -> tuple[int, ...]:
+        value = self._value(operator, name)
+        return value.shape if isinstance(value, np.ndarray) else shape_of(value)
+
+    def _dtype(self, operator: Operator, name: str) -> str:
+        self._value(operator, name)
+        return Node(self.state, replace(operator, inputs=(name,))).dtype(0)
+
+
+def _is_replaced(operator: Operator) -> bool:
+    return operator.op_type in (*WITH_SUBGRAPHS, loops.NEXT, _SELECT)
+
+
+def _truth(operator: Operator, condition: Array) -> bool:
+    if condition.size != 1:
+        raise MalformedModel(
+            f"{operator.label} has a condition of {condition.size} elements, not one", op=operator.label
+        )
+    return bool(condition.reshape(-1)[0])
 
 
 def convert_if_possible(state: State, operator: Operator, failures: dict[str, OctetError]) -> None:
@@ -87,20 +207,3 @@ def convert_if_possible(state: State, operator: Operator, failures: dict[str, Oc
         except OctetError as error:
             failed = error
     failures |= dict.fromkeys(filter(None, operator.outputs), failed)
-
-
-def _condition(state: State, operator: Operator, failures: dict[str, OctetError]) -> bool:
-    name = operator.inputs[0] if operator.inputs else ""
-    if name in failures:
-        raise failures[name]
-    node = Node(state, operator)
-    known = node.constant_data(0)
-    if known is None:
-        raise Unsupported(
-            f"{operator.label} chooses its branch by {shortened(name)}, which is computed at run time",
-            op=operator.label,
-            tensor=shortened(name),
-            hint="a build has one sequence of operators: export the model with the branch that you need",
-        )
-    node.require(known.size == 1, f"has a condition of {known.size} elements, not one", name)
-    return bool(known.reshape(-1)[0])
