@@ -9,6 +9,7 @@ weights are random. The machine must have AVX512-VNNI, as the outputs of the x86
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 import zipfile
@@ -242,11 +243,14 @@ def by_hand(model: nn.Module, shape: tuple[int, ...], engine: str) -> nn.Module:
     return convert(prepared)
 
 
-def without_places(path: Path) -> None:
+def without_places(file: Path | io.BytesIO) -> None:
     """Removes the records of an archive that contain paths of source files."""
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         records = {name: archive.read(name) for name in archive.namelist() if not name.endswith(".debug_pkl")}
-    with zipfile.ZipFile(path, "w") as archive:
+    if isinstance(file, io.BytesIO):
+        file.seek(0)
+        file.truncate()
+    with zipfile.ZipFile(file, "w") as archive:
         for name, data in records.items():
             archive.writestr(zipfile.ZipInfo(name), data)
 

@@ -10,11 +10,12 @@ from tvm import relax
 
 from service.compiler.importers.builder.module import At, unsupported_operators
 from service.compiler.importers.torch.node import ANOTHER_FORM, Node
-from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
+from service.compiler.importers.torch.operators import FOLDED_RULES, REAL_RULES, RULES, Rule
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
 from service.core.errors import Unsupported
 
+_MOST_CONSTANTS = 1 << 26  # elements of all constants that are computed while importing
 _LONGEST_ARGUMENT = 40  # the longest argument in a message
 
 
@@ -30,7 +31,7 @@ class Graph:
         # (reason why the operator cannot be compiled, the variable that it computes)
         self._obstacles: list[tuple[str, str]] = []
         self._hint: str | None = None
-        self._count = 0
+        self._count = self._constants = 0
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """See `interpreter.Operators`."""
@@ -48,10 +49,21 @@ class Graph:
             self._hint = self._hint or ANOTHER_FORM
             return self._obstacle(f"{name} of ({given})", output)
         try:
-            return rule(*taken.args, **taken.kwargs)
+            return self._counted(rule(*taken.args, **taken.kwargs))
+        except (ValueError, IndexError, OverflowError) as exc:  # NumPy, of constants that do not fit together
+            self._hint = self._hint or ANOTHER_FORM
+            return self._obstacle(f"{name} of constants that do not fit together: {exc}"[:200], output)
         except Unsupported as obstacle:
             self._hint = self._hint or obstacle.hint
             return self._obstacle(f"{name} {obstacle.message.removeprefix(label).strip()}", output)
+
+    def _counted(self, result: Any) -> Any:
+        """Limits the elements of all constants that the import computes."""
+        if isinstance(result, Tensor):
+            self._constants += result.data.size
+            if self._constants > _MOST_CONSTANTS:
+                raise Unsupported(f"computes more than {_MOST_CONSTANTS} constants while it is imported")
+        return result
 
     def _obstacle(self, what: str, output: str) -> Any:
         self._obstacles.append((what, output))
@@ -73,9 +85,11 @@ class Graph:
 
 def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
     """Returns the rule for `name`; it may depend on whether the operands are quantized."""
+    listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
+    if name in FOLDED_RULES and not any(isinstance(each, Value | Unknown) for each in listed):
+        return FOLDED_RULES[name]
     if name not in REAL_RULES:
         return RULES.get(name)
-    listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
     stored = any(isinstance(each, Value) and each.quantized is not None for each in listed)
     return RULES[name] if stored and name in RULES else REAL_RULES[name]
 

@@ -85,6 +85,14 @@ class Node(base.Node):
         numbers = [self.integer(item, least) for item in items]
         return numbers[0], numbers[-1]
 
+    def each(self, value: Any, count: int, least: int) -> list[int]:
+        """Returns a number for each of `count` dimensions. One number stands for all of them."""
+        items = value if isinstance(value, list | tuple) else [value]
+        if len(items) not in (1, count):
+            self.unsupported(f"needs one number, or {count} of them")
+        numbers = [self.integer(item, least) for item in items]
+        return numbers * count if len(numbers) == 1 else numbers
+
     def sizes(self, value: Any) -> list[int]:
         """Returns a list of integers."""
         items = value if isinstance(value, list | tuple) else [value]

@@ -7,7 +7,7 @@ The layouts of packed parameters are those of `serialize_conv` in aten/src/ATen/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
+_CONVOLUTIONS = (CONV2D, "Conv3dPackedParamsBase")
 CLASSES = "__torch__.torch.classes."  # PyTorch's own classes, which the archive's code does not define
 _QUANTIZED, _RECURRENT = f"{CLASSES}quantized", f"{CLASSES}rnn"
 _LEFT_OUT = "leave this layer out of the model, or in float"
@@ -26,18 +27,24 @@ _TRANSPOSED = 1  # the only flag
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a float32 bias.
+    """Weights `[O, I / groups, KH, KW]`, `[O, I / groups, KD, KH, KW]` or `[O, I]` with their quantization, and a
+    float32 bias. The weights of a transposed convolution begin with `[I, O / groups]`.
 
     Attributes:
-        stride, padding, dilation: each for rows and columns. A linear layer does not use them.
+        stride, padding, dilation, output_padding: each for all dimensions of an image. A linear layer does not use
+            them.
+        is_row: true for a convolution of rows `[N, C, L]`, whose kernel has one row.
     """
 
     weight: Tensor
     bias: Array | None = field(default=None, repr=False)
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
+    stride: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
     groups: int = 1
+    is_transposed: bool = False
+    output_padding: tuple[int, ...] = (0, 0)
+    is_row: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +77,11 @@ def unpacked(module: str, kind: str, state: Any) -> Packed | Cell:
     match kind, state:
         case "LinearPackedParamsBase", (weight, bias):
             return linear(weight, bias)
-        case "Conv2dPackedParamsBase", (("2" | "3"), [Tensor(data=config), weight, *bias], [*optional]):
+        case str(name), (("2" | "3"), [Tensor(data=config), weight, *bias], [*optional]) if name in _CONVOLUTIONS:
             return _convolution(config.tolist(), weight, [*bias, *optional])
-        case "Conv2dPackedParamsBase", (int(), [int(), *_] as config, [None | Tensor(), weight, *bias]):
+        case str(name), (int(), [int(), *_] as config, [None | Tensor(), weight, *bias]) if name in _CONVOLUTIONS:
             return _convolution(config, weight, bias)
-        case (("LinearPackedParamsBase" | "Conv2dPackedParamsBase"), _):
+        case str(name), _ if name in (*_CONVOLUTIONS, LINEAR):
             raise _misfit(kind)
         case _:
             raise Unsupported(f"parameters of the kind {kind[:100]!a} cannot be compiled", hint=_LEFT_OUT)
@@ -111,57 +118,107 @@ def linear(weight: Any, bias: Any) -> Packed:
     return Packed(weight, None if bias is None else bias.data)
 
 
-def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    """Returns the parameters of `quantized::conv2d_prepack`."""
-    _check(CONV2D, weight, bias, rank=4)
+def convolution(
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    *,
+    rank: int = 4,
+    output_padding: Any = None,
+) -> Packed:
+    """Returns the parameters of `quantized::conv2d_prepack`, or `quantized::conv3d_prepack` with rank 5. With an
+    `output_padding`, returns those of a transposed convolution.
+    """
+    is_transposed = output_padding is not None
     if type(groups) is not int or groups < 1:
         raise _misfit(CONV2D)
-    steps, around, apart = _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
-    return Packed(weight, None if bias is None else bias.data, steps, around, apart, groups)
+    _check(CONV2D, weight, bias, rank, groups if is_transposed else None)
+    steps, around, apart, more = (
+        _each(value, least, rank - 2)
+        for value, least in ((stride, 1), (padding, 0), (dilation, 1), (output_padding or [0] * (rank - 2), 0))
+    )
+    if is_transposed and weight.data.shape[0] % groups:
+        raise _misfit(CONV2D)
+    moved = None if bias is None else bias.data
+    return Packed(weight, moved, steps, around, apart, groups, is_transposed, more)
 
 
-def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
+def conv1d(
+    weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, *, output_padding: Any = None
+) -> Packed:
     """Returns the parameters of `quantized::conv1d_prepack`: a convolution of images with one row. PyTorch packs it in
     the same way (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp).
     """
-    _check(CONV2D, weight, bias, rank=3)
-    steps, around, apart = (
-        (default, *(each if isinstance(each, list | tuple) else [each]))
-        for default, each in ((1, stride), (0, padding), (1, dilation))
+    if not isinstance(weight, Tensor) or weight.data.ndim != 3:
+        raise _misfit(CONV2D)
+    steps, around, apart, more = (
+        _of_row(each, default) for default, each in ((1, stride), (0, padding), (1, dilation), (0, output_padding))
     )
-    return conv2d(Tensor(weight.data[:, :, None], weight.quantization), bias, steps, around, apart, groups)
+    row = Tensor(weight.data[:, :, None], weight.quantization)
+    return replace(convolution(row, bias, steps, around, apart, groups, output_padding=more), is_row=True)
+
+
+def _of_row(value: Any, default: int) -> Any:
+    """Returns a number for the rows and columns of an image with one row. Two numbers stay (`MakeArgForConv1d` in
+    aten/src/ATen/native/quantized/cpu/QuantUtils.h): PyTorch's own modules pass two for a padding mode.
+    """
+    items = list(value) if isinstance(value, list | tuple) else value
+    if items is None or (isinstance(items, list) and len(items) == 2):
+        return items
+    return [default, *(items if isinstance(items, list) else [items])]
 
 
 def _convolution(config: list[Any], weight: Any, bias: list[Any]) -> Packed:
     """Returns the parameters of a convolution. `config` contains the number of dimensions, then stride, padding,
     dilation and output padding, each for all dimensions, then groups and flags.
     """
-    if len(config) != 11 or config[0] != 2:
-        raise Unsupported(f"convolutions with {config[0] if config else 'no'} dimensions cannot be compiled")
-    if config[10] & _TRANSPOSED or any(config[7:9]):
-        raise Unsupported("PyTorch's transposed convolutions cannot be compiled")
+    count = config[0] if config else 0
+    if count not in (2, 3):
+        raise Unsupported(f"convolutions with {count or 'no'} dimensions cannot be compiled")
+    if len(config) != 4 * count + 3:
+        raise _misfit(CONV2D)
+    stride, padding, dilation, more = (config[1 + index * count : 1 + (index + 1) * count] for index in range(4))
+    groups, flags = config[-2:]
     given = [tensor for tensor in bias if tensor is not None]
-    return conv2d(weight, given[0] if given else None, config[1:3], config[3:5], config[5:7], config[9])
+    is_transposed = bool(flags & _TRANSPOSED)
+    return convolution(
+        weight,
+        given[0] if given else None,
+        stride,
+        padding,
+        dilation,
+        groups,
+        rank=count + 2,
+        output_padding=more if is_transposed else None,
+    )
 
 
-def _check(kind: str, weight: Any, bias: Any, rank: int) -> None:
+def _check(kind: str, weight: Any, bias: Any, rank: int, groups: int | None = None) -> None:
+    """Checks weights and bias. `groups` is the number of groups of a transposed convolution, whose filters are along
+    the second axis.
+    """
+    along = 0 if groups is None else 1
     if not isinstance(weight, Tensor) or weight.quantization is None or weight.data.ndim != rank:
         raise _misfit(kind)
     if weight.data.dtype != np.int8:
         raise Unsupported(f"weights of {weight.data.dtype.name} cannot be compiled")
-    if weight.quantization.axis not in (None, 0):
+    if weight.quantization.axis not in (None, along):
         raise Unsupported("weights that are quantized along an axis other than their filters cannot be compiled")
     if 0 in weight.data.shape:
         raise _misfit(kind)
     if bias is not None:
-        fits = isinstance(bias, Tensor) and bias.data.dtype == np.float32 and bias.data.shape == weight.data.shape[:1]
+        outputs = (weight.data.shape[along] * (groups or 1),)
+        fits = isinstance(bias, Tensor) and bias.data.dtype == np.float32 and bias.data.shape == outputs
         if not fits or not np.isfinite(bias.data).all():
             raise _misfit(kind)
 
 
-def _pair(value: Any, least: int) -> tuple[int, int]:
+def _each(value: Any, least: int, count: int) -> tuple[int, ...]:
     items = tuple(value) if isinstance(value, list | tuple) else ()
-    if len(items) != 2 or not all(type(item) is int and least <= item < 1 << 16 for item in items):
+    if len(items) != count or not all(type(item) is int and least <= item < 1 << 16 for item in items):
         raise _misfit(CONV2D)
     return items
 

@@ -18,6 +18,7 @@ from service.core.errors import Unsupported
 from service.core.models.signature import TensorSpec, datatype_of
 
 _MOST_RANK = 8
+INPUT_TYPES = ("float32", "int64", "int32", "uint8", "int8", "bool")
 _LARGEST = 1 << 31  # limit of a tensor's number of elements
 _HINT = "specify it: octet compile --input-shape {name}=1,3,224,224 (or save a traced model, which carries its shapes)"
 
@@ -66,10 +67,13 @@ def spec_of(name: str, spec: Spec) -> TensorSpec:
     """Returns the specification of an input for clients.
 
     Raises:
-        Unsupported: the input's type is not float32, or its shape is invalid.
+        Unsupported: the input has a type that is not in `INPUT_TYPES`, or its shape is invalid.
     """
-    if spec.dtype != "float32":
-        raise Unsupported(f"the input {name} is {spec.dtype}; a quantized model needs float32 and quantizes it")
+    if spec.dtype not in INPUT_TYPES:
+        raise Unsupported(
+            f"the input {name} is {spec.dtype}, but only {', '.join(INPUT_TYPES)} can be compiled",
+            hint="convert it inside the model: x.float()",
+        )
     if len(spec.shape) > _MOST_RANK or not all(size > 0 for size in spec.shape) or math.prod(spec.shape) >= _LARGEST:
         raise Unsupported(f"the input {name} has the unsupported shape {list(spec.shape)[: _MOST_RANK + 1]}")
     return TensorSpec(printable(name), datatype_of(spec.dtype), spec.shape)

@@ -199,7 +199,10 @@ def _requantized(graph: ProgramGraph, operator: Operator, conversion: Operator |
     ]
 
 
-_LAYERS = ("conv1d", "conv2d", "conv_transpose2d", "linear")
+_LAYERS = (
+    *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    "linear",
+)
 _PAIRS = ("add", "mul")
 _ONES = (
     *("adaptive_avg_pool2d", "avg_pool2d", "cat", "mean"),

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from service.compiler.importers.torch.operators import (
-    accumulating,
+    activations,
     casts,
+    comparing,
+    constants,
     dynamic,
     elementwise,
     functions,
@@ -19,27 +21,40 @@ from service.compiler.importers.torch.operators import (
     joining,
     layers,
     movement,
+    packed_layers,
     pooling,
     real,
+    real_convolutions,
     recurrent,
     resizing,
+    selecting,
 )
 
 Rule = Callable[..., Any]
 
 _FAMILIES = (
-    accumulating,
     casts,
+    constants,
     dynamic,
     elementwise,
     functions,
     fused,
     joining,
     movement,
+    packed_layers,
     pooling,
     recurrent,
     resizing,
+    selecting,
 )
 RULES: dict[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # These rules take precedence if none of an operator's operands is quantized.
-REAL_RULES: dict[str, Rule] = {**real.RULES, **layers.RULES}
+REAL_RULES: dict[str, Rule] = {
+    **real.RULES,
+    **layers.RULES,
+    **real_convolutions.RULES,
+    **activations.RULES,
+    **comparing.RULES,
+}
+# These rules take precedence if all operands are known while importing.
+FOLDED_RULES: dict[str, Rule] = constants.FOLDED

@@ -11,48 +11,54 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import CHANNELS, filters_channels_last
-from service.compiler.importers.torch import packed
 from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import volumes
 from service.compiler.importers.torch.packed import Packed
+from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 
-def _conv2d(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
-    layer = packed_layer(node, parameters, rank=4)
-    _, in_type = node.activation(x)
-    return convolved(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
-
-
-def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
-    layer = packed_layer(node, parameters, rank=2)
-    _, in_type = node.activation(x)
-    return multiplied(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
-
-
 def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
-    """Returns the convolution of `[N, C, H, W]`, or of `[N, C, L]` with a kernel of one row. Without `out_type`, the
-    result is real.
+    """Returns the convolution of `[N, C, H, W]`; of `[N, C, L]`, with a kernel of one row; or of `[N, C, D, H, W]`.
+    Without `out_type`, the result is real.
     """
     image, in_type = node.activation(x)
+    if len(image.shape) == 5:
+        return _of_volume(node, image, layer, out_type)
     if len(image.shape) == 3 and layer.weight.data.shape[2] == 1:
         batch, channels, length = image.shape
         rows = node.value(relax.op.reshape(image.expr, [batch, channels, 1, length]), in_type)
         made = convolved(node, rows, layer, out_type)
         return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), out_type)
     make = partial(ops.conv2d, dilation=layer.dilation, groups=layer.groups)
-    return _over_images(node, x, layer, make, out_type)
+    return over_images(node, x, layer, make, out_type)
 
 
-def transposed(
-    node: Node, x: Any, layer: Packed, output_padding: tuple[int, int], out_type: QuantizedType | None
-) -> Value:
-    """Returns the transposed convolution of `[N, C, H, W]`, without groups. Without `out_type`, the result is real."""
-    return _over_images(node, x, layer, partial(ops.conv2d_transpose, output_padding=output_padding), out_type)
+def _of_volume(node: Node, x: Value, layer: Packed, out_type: QuantizedType | None) -> Value:
+    weights, (_, down, across) = layer.weight.data, layer.stride
+    stacked = volumes.stacked(
+        node,
+        x,
+        weights.shape[2],
+        layer.groups,
+        stride=layer.stride[0],
+        dilation=layer.dilation[0],
+        sides=(layer.padding[0], layer.padding[0]),
+    )
+    filters = Tensor(volumes.stacked_filters(weights), layer.weight.quantization)
+    flat = replace(
+        layer,
+        weight=filters,
+        stride=(down, across),
+        padding=layer.padding[1:],
+        dilation=layer.dilation[1:],
+    )
+    return volumes.unstacked(node, convolved(node, stacked, flat, out_type), x.shape[0])
 
 
-def _over_images(
+def over_images(
     node: Node, x: Any, layer: Packed, make: Callable[..., relax.Call], out_type: QuantizedType | None
 ) -> Value:
     image, in_type = node.activation(x, rank=4)
@@ -103,44 +109,3 @@ def packed_layer(node: Node, parameters: Any, rank: int) -> Packed:
 def type_of_weights(node: Node, layer: Packed) -> QuantizedType:
     assert layer.weight.quantization is not None  # packed.py
     return node.typed("int8", layer.weight.quantization)
-
-
-def _out_type(node: Node, in_type: QuantizedType, scale: Any, zero_point: Any, relu: bool) -> QuantizedType:
-    out_type = node.per_tensor(in_type.storage, scale, zero_point)
-    if not relu:
-        return out_type
-    if out_type.zero_point >= out_type.max:
-        node.unsupported("has an output that can only have one value")
-    return replace(out_type, storage_min=out_type.zero_point)
-
-
-def _fused(rule: Callable[..., Value], *, relu: bool) -> Callable[..., Value]:
-    def convert(node: Node, qx: Any, packed_weight: Any, output_scale: Any, output_zero_point: Any) -> Value:
-        return rule(node, qx, packed_weight, output_scale, output_zero_point, relu=relu)
-
-    return convert
-
-
-def _linear_prepack(_: Node, weight: Any, bias: Any = None) -> Packed:
-    return packed.linear(weight, bias)
-
-
-def _conv1d_prepack(_: Node, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    return packed.conv1d(weight, bias, stride, padding, dilation, groups)
-
-
-def _conv2d_prepack(_: Node, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    return packed.conv2d(weight, bias, stride, padding, dilation, groups)
-
-
-RULES = {
-    "quantized::conv1d": _fused(_conv2d, relu=False),
-    "quantized::conv1d_prepack": _conv1d_prepack,
-    "quantized::conv1d_relu": _fused(_conv2d, relu=True),
-    "quantized::conv2d": _fused(_conv2d, relu=False),
-    "quantized::conv2d_relu": _fused(_conv2d, relu=True),
-    "quantized::linear": _fused(_linear, relu=False),
-    "quantized::linear_relu": _fused(_linear, relu=True),
-    "quantized::linear_prepack": _linear_prepack,
-    "quantized::conv2d_prepack": _conv2d_prepack,
-}

@@ -8,12 +8,11 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.torch.node import STORAGES, Node
+from service.compiler.importers.torch.operators.constants import NUMPY_TYPES
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
-
-_DTYPES = {3: "int32", 4: "int64", 6: "float32", 11: "bool"}  # c10/core/ScalarType.h
 
 
 def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dtype: Any) -> Value:
@@ -49,32 +48,45 @@ def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: An
     return node.value(ops.dequantize(x.expr, out_type), None)
 
 
-def _to(node: Node, self: Any, *options: Any) -> Value:
+def _to(node: Node, self: Any, *options: Any, **named: Any) -> Value:
     """Converts `Tensor.to`. The arguments of `Tensor.to` are a dtype, a device and an optional dtype, or another
     tensor.
     """
     x = node.tensor(self)
     wanted: str | None
+    options = (*options, *(named[name] for name in ("device", "dtype") if named.get(name) is not None))
     match options:
         case (Value() | Tensor() as other, *_):
             wanted = node.tensor(other).dtype
         case (int() as code, *_) | (str() | None, int() as code, *_) if not isinstance(code, bool):
-            wanted = STORAGES.get(code) if x.quantized is not None else _DTYPES.get(code)
-        case (str() | None, None, *_):
+            wanted = STORAGES.get(code) if x.quantized is not None else NUMPY_TYPES.get(code)
+        case (str() as name, *_) if name in NUMPY_TYPES.values():
+            wanted = name
+        case () | (str() | None, None, *_) | (None, *_):
             return x
         case _:
             node.unsupported("has an argument that is neither a dtype nor a device")
     if wanted == x.dtype:
         return x
-    if x.quantized is not None or wanted != "float32":
-        node.unsupported(f"converts {x.dtype} to a type other than float32")
+    if x.quantized is not None or wanted not in ("bool", "int32", "int64", "float32"):
+        node.unsupported(f"converts {x.dtype} to a type other than bool, int32, int64 and float32")
+    if wanted == "bool":
+        return node.value(relax.op.not_equal(x.expr, relax.const(np.array(0, x.dtype), x.dtype)), None)
     return node.value(relax.op.astype(x.expr, wanted), None)
+
+
+def _to_copy(node: Node, input: Any, *, dtype: Any = None, **_: Any) -> Value:
+    return _to(node, input, dtype)
+
+
+def _type_as(node: Node, input: Any, other: Any) -> Value:
+    return _to(node, input, node.tensor(other))
 
 
 def _dtype_of(node: Node, a: Any) -> int:
     """Returns the number that PyTorch gives to the type of a real tensor."""
     dtype = node.tensor(a).dtype
-    number = next((number for number, name in _DTYPES.items() if name == dtype), None)
+    number = next((number for number, name in NUMPY_TYPES.items() if name == dtype), None)
     if number is None or node.tensor(a).quantized is not None:
         node.unsupported(f"on {dtype}")
     return number
@@ -88,6 +100,8 @@ RULES = {
     "prim::device": _device_of,
     "prim::dtype": _dtype_of,
     "aten::to": _to,
+    "aten::_to_copy": _to_copy,
+    "aten::type_as": _type_as,
     "octet::dequantize": _dequantize_as,
     "octet::quantize": _quantize,
     "aten::quantize_per_tensor": _quantize_per_tensor,

@@ -7,15 +7,13 @@ Activations are stored values, and the type of the output is an additional argum
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from tvm import relax
 
 from service.compiler.importers.torch import packed
 from service.compiler.importers.torch.node import Node
-from service.compiler.importers.torch.operators import accumulating, joining, pooling
+from service.compiler.importers.torch.operators import accumulating, joining, pooling, transposing
 from service.compiler.importers.torch.operators.elementwise import bounded
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
@@ -43,9 +41,10 @@ def _convolution(positions: int) -> Callable[..., Value]:
     ) -> Value:
         if isinstance(padding, str):
             node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
-        if positions == 2:
-            spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
-            layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
+        if positions > 1:
+            steps, around, apart = (_spread(node, each, positions) for each in (stride, padding, dilation))
+            count = node.integer(groups, 1)
+            layer = packed.convolution(weight, bias, steps, around, apart, count, rank=positions + 2)
         else:
             fits = isinstance(weight, Tensor) and weight.data.ndim == 3
             node.require(fits, "has weights that are not constants with 3 dimensions")
@@ -55,39 +54,45 @@ def _convolution(positions: int) -> Callable[..., Value]:
     return convert
 
 
-def _conv_transpose2d(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: Any = 1,
-    dilation: Any = 1,
-    *,
-    out_type: QuantizedType | None,
-    clamp: Clamp,
-) -> Value:
-    """Converts a transposed convolution. Weights are `[C, O, KH, KW]`, with a scale for each of O. Strides must not
-    exceed the kernel's size, so that the filters of all phases are not much larger than the file's.
+def _transposed(positions: int) -> Callable[..., Value]:
+    """Returns the rule of a transposed convolution of rows, images or volumes (`positions` 1, 2 or 3). Weights are
+    `[C, O / groups, …]`, with a scale for each of O / groups.
     """
-    steps, around, more = node.pair(stride, 1), node.pair(padding, 0), node.pair(output_padding, 0)
-    if node.integer(groups, 1) != 1 or node.pair(dilation, 1) != (1, 1):
-        node.unsupported("is a transposed convolution with groups or dilation")
-    node.require(
-        isinstance(weight, Tensor) and weight.data.ndim == 4, "has weights that are not constants with 4 dimensions"
-    )
-    kernel, of = weight.data.shape[2:], weight.quantization
-    if any(step > size for step, size in zip(steps, kernel, strict=True)):
-        node.unsupported(f"has strides {list(steps)}, which are larger than its kernel {list(kernel)}")
-    node.require(
-        more[0] < steps[0] and more[1] < steps[1], f"has output padding {list(more)} for strides {list(steps)}"
-    )
-    turned = None if of is None else replace(of, axis=None if of.axis is None else (1, 0, 2, 3)[of.axis])
-    filters = Tensor(np.ascontiguousarray(weight.data.transpose(1, 0, 2, 3)), turned)
-    layer = packed.conv2d(filters, bias, steps, around, (1, 1), 1)
-    return accumulating.transposed(node, input, layer, more, _bounded(node, out_type, clamp))
+
+    def convert(
+        node: Node,
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: Any = 1,
+        dilation: Any = 1,
+        *,
+        out_type: QuantizedType | None,
+        clamp: Clamp,
+    ) -> Value:
+        fits = isinstance(weight, Tensor) and weight.data.ndim == positions + 2
+        node.require(fits, f"has weights that are not constants with {positions + 2} dimensions")
+        steps, around, more, apart = (
+            _spread(node, each, positions) for each in (stride, padding, output_padding, dilation)
+        )
+        count = node.integer(groups, 1)
+        if positions == 1:
+            layer = packed.conv1d(weight, bias, steps, around, apart, count, output_padding=more)
+        else:
+            rank = positions + 2
+            layer = packed.convolution(weight, bias, steps, around, apart, count, rank=rank, output_padding=more)
+        return transposing.transposed(node, node.tensor(input), layer, _bounded(node, out_type, clamp))
+
+    return convert
+
+
+def _spread(node: Node, value: Any, count: int) -> list[int]:
+    """Returns a number for each dimension. One number stands for all of them."""
+    items = node.sizes(value)
+    return items * count if len(items) == 1 else items
 
 
 def _linear(
@@ -186,7 +191,8 @@ RULES = {
     "octet::cat": _cat,
     "octet::conv1d": _convolution(1),
     "octet::conv2d": _convolution(2),
-    "octet::conv_transpose2d": _conv_transpose2d,
+    "octet::conv3d": _convolution(3),
+    **{f"octet::conv_transpose{count}d": _transposed(count) for count in (1, 2, 3)},
     "octet::elu": _elu,
     "octet::hardsigmoid": _unary("hard_sigmoid"),
     "octet::hardswish": _unary("hard_swish"),

@@ -14,7 +14,6 @@ from tvm import relax
 
 from service.compiler.importers import real
 from service.compiler.importers.builder import movement
-from service.compiler.importers.channels_first import filters_channels_last
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators.movement import move_elements
@@ -158,6 +157,26 @@ def _group_norm(
     return _scaled(node, whole, *_along_channels(len(shape), *rows))
 
 
+def _instance_norm(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: Any,
+    momentum: Any,
+    eps: Any,
+    *_: Any,
+) -> Value:
+    """Converts a normalization of each channel of each sample; or with running statistics, as a batch normalization."""
+    if not node.flag(use_input_stats):
+        return _batch_norm(node, input, weight, bias, running_mean, running_var, False, momentum, eps)
+    x = operand(node, input)
+    node.require(len(shape_of(x)) >= 3, f"has an input of shape {list(shape_of(x))}, not [N, C, L, …]")
+    return _group_norm(node, input, shape_of(x)[1], weight, bias, eps)
+
+
 def _quantized_layer_norm(
     node: Node,
     input: Any,
@@ -193,88 +212,6 @@ def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
     return node.value(
         ops.real_matmul(operand(node, input), columns, None if bias is None else operand(node, bias)), None
     )
-
-
-def _convolved(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-) -> Value:
-    """Converts a convolution of images `[N, C, H, W]`, or of rows `[N, C, L]`, which are images of one row. The padding
-    may be a word (`same` or `valid`).
-    """
-    if not isinstance(weight, Tensor) or weight.quantization is not None:
-        node.unsupported("has weights that are computed or quantized")
-    x, rank = node.real_tensor(input), weight.data.ndim
-    if rank not in (3, 4) or len(x.shape) != rank:
-        node.unsupported(f"on a tensor with {len(x.shape)} dimensions, and weights with {rank}")
-    if rank == 3:
-        batch, channels, length = x.shape
-        rows = node.value(relax.op.reshape(x.expr, [batch, channels, 1, length]), None)
-        of_rows = Tensor(weight.data[:, :, None])
-        steps, apart = [1, *node.sizes(stride)], [1, *node.sizes(dilation)]
-        around = padding if isinstance(padding, str) else [0, *node.sizes(padding)]
-        made = _convolved(node, rows, of_rows, bias, steps, around, apart, groups)
-        return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), None)
-    strides, dilations = node.pair(stride, 1), node.pair(dilation, 1)
-    sides = _sides(node, padding, weight.data.shape[2:], strides, dilations)
-    kernel = relax.const(filters_channels_last(weight.data))
-    moved = None if bias is None else operand(node, bias)
-
-    def body(image: relax.Var) -> relax.Expr:
-        return ops.real_conv2d(
-            image,
-            kernel,
-            moved,
-            strides=strides,
-            padding=sides,
-            dilation=dilations,
-            groups=node.integer(groups, 1),
-        )
-
-    return node.image(x, body, None)
-
-
-def _sides(
-    node: Node, padding: Any, kernel: tuple[int, ...], strides: tuple[int, int], dilations: tuple[int, int]
-) -> tuple[int, int, int, int]:
-    """Returns the padding at the top, left, bottom and right. With `same`, if the total is odd, the additional element
-    goes at the end (`_convolution_same` in ATen/native/Convolution.cpp).
-    """
-    if padding == "valid":
-        return 0, 0, 0, 0
-    if padding != "same":
-        down, right = node.pair(padding, 0)
-        return down, right, down, right
-    if strides != (1, 1):
-        node.unsupported("has strides together with the padding 'same'")
-    totals = [apart * (size - 1) for size, apart in zip(kernel, dilations, strict=True)]
-    before = [total // 2 for total in totals]
-    return before[0], before[1], totals[0] - before[0], totals[1] - before[1]
-
-
-def _convolution(
-    node: Node,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: Any,
-    output_padding: Any,
-    groups: Any,
-    *_: Any,
-) -> Value:
-    """Converts a convolution as a trace contains it. The arguments after `groups` are flags that select kernels."""
-    if node.flag(transposed):
-        node.unsupported("is transposed")
-    return _convolved(node, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _attention(
@@ -351,14 +288,10 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
 _SILU = function(real.silu)
 # Rules for operands that are not quantized, like `real.RULES`. `ANY` contains the rules for all operands.
 RULES: dict[str, Callable[..., Value]] = {
-    "aten::_convolution": _convolution,
-    "aten::_convolution_mode": _convolved,
     "aten::amax": _extreme(relax.op.max),
     "aten::amin": _extreme(relax.op.min),
     "aten::batch_norm": _batch_norm,
     "aten::bmm": _matmul,
-    "aten::conv1d": _convolved,
-    "aten::conv2d": _convolved,
     "aten::cos": function(real.of_relax(relax.op.cos)),
     "aten::elu": _elu,
     "aten::embedding": _embedding,
@@ -367,6 +300,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::gelu": _gelu,
     "aten::gelu_": _gelu,
     "aten::group_norm": _group_norm,
+    "aten::instance_norm": _instance_norm,
     "aten::layer_norm": _layer_norm,
     "aten::leaky_relu": _leaky_relu,
     "aten::linear": _linear,

@@ -70,7 +70,8 @@ def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
     return move_elements(node, node.tensor(input), movement.unsqueeze, [node.integer(dim)])
 
 
-def _cut(node: Node, x: Value, axis: int, positions: range) -> Value:
+def part_of(node: Node, x: Value, axis: int, positions: range) -> Value:
+    """Returns some positions of one axis."""
     return move_elements(node, x, movement.cut, axis, positions, "")
 
 
@@ -78,7 +79,7 @@ def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = N
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     first, last = (None if each is None else _index(node, each) for each in (start, end))
-    return _cut(node, x, axis, range(x.shape[axis])[first : last : node.integer(step, 1)])
+    return part_of(node, x, axis, range(x.shape[axis])[first : last : node.integer(step, 1)])
 
 
 def _index(node: Node, value: Any) -> int:
@@ -90,7 +91,7 @@ def _select(node: Node, input: Any, dim: Any, index: Any) -> Value:
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     position = node.axis(index, x.shape[axis])
-    part = _cut(node, x, axis, range(position, position + 1))
+    part = part_of(node, x, axis, range(position, position + 1))
     return move_elements(node, part, movement.reshape, [*x.shape[:axis], *x.shape[axis + 1 :]])
 
 
@@ -110,7 +111,7 @@ def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]
         node.require(sizes[0] > 0, "splits into empty parts")
         sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     movement.split_sizes(node, size, sizes, len(sizes))
-    return [_cut(node, x, axis, range(end - part, end)) for part, end in zip(sizes, accumulate(sizes), strict=True)]
+    return [part_of(node, x, axis, range(end - part, end)) for part, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:

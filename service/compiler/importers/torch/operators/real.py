@@ -19,20 +19,46 @@ from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators import pooling
+from service.compiler.importers.torch.operators.comparing import promoted
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn.graph import shape_of
 
+INTEGERS = ("bool", "int32", "int64")
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 
 
 def _binary(operator: Binary) -> Callable[..., Value]:
-    def convert(node: Node, a: Any, b: Any, *, alpha: Any = 1) -> Value:
-        if alpha != 1:
-            node.unsupported("multiplies its second operand (alpha)")
-        return node.value(operator(operand(node, a), operand(node, b)), None)
+    def convert(node: Node, a: Any, b: Any, alpha: Any = 1, *, rounding_mode: Any = None) -> Value:
+        if not _are_real(a, b) and operator is not relax.op.divide:
+            return node.value(operator(*promoted(node, a, b)), None)
+        second = operand(node, b)
+        if alpha != 1:  # PyTorch multiplies and adds in one step on some CPUs, and in two on others
+            second = node.emit(relax.op.multiply(second, _number(node.real(alpha))), "scaled")
+        quotient = operator(operand(node, a), second)
+        if rounding_mode is None:
+            return node.value(quotient, None)
+        node.require(rounding_mode in ("floor", "trunc"), "has an unknown rounding mode")
+        rounding = relax.op.floor if rounding_mode == "floor" else relax.op.trunc
+        return node.value(rounding(node.emit(quotient, "quotient")), None)
 
     return convert
+
+
+def _are_real(*values: Any) -> bool:
+    """Returns false if the operands are integers, or integers and numbers that are not real."""
+    tensors = [each for each in values if isinstance(each, Value | Tensor)]
+    return not tensors or any(_is_real(each) for each in values)
+
+
+def _is_real(value: Any) -> bool:
+    if isinstance(value, Value):
+        return value.quantized is not None or value.dtype not in INTEGERS
+    return value.data.dtype.kind == "f" if isinstance(value, Tensor) else isinstance(value, float)
+
+
+def _rsub(node: Node, input: Any, other: Any, alpha: Any = 1) -> Value:
+    return _binary(relax.op.subtract)(node, other, input, alpha)
 
 
 def operand(node: Node, value: Any) -> relax.Expr:
@@ -45,7 +71,10 @@ def operand(node: Node, value: Any) -> relax.Expr:
         value = node.real(value) if value.data.ndim == 0 else value
     if isinstance(value, int | float):
         return _number(node.real(value))
-    return node.real_tensor(value).expr
+    x = node.tensor(value)
+    if x.quantized is None and x.dtype in INTEGERS:
+        return node.emit(relax.op.astype(x.expr, "float32"), "real")
+    return node.real_tensor(x).expr
 
 
 def _number(value: float, dtype: str = "float32") -> relax.Expr:
@@ -186,6 +215,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::sigmoid_": function(real.logistic),
     "aten::silu": function(real.silu),
     "aten::softmax": _softmax,
+    "aten::rsub": _rsub,
     "aten::sub": _binary(relax.op.subtract),
     "aten::sub_": _binary(relax.op.subtract),
     "aten::tanh": function(real.of_float32("tanh")),

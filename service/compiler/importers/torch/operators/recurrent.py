@@ -7,7 +7,6 @@ at once; the state of each step has a range of its own. The gates are real value
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +26,6 @@ from service.compiler.qnn.graph import shape_of
 
 MOST_STEPS = 256
 _LSTM_GATES, _GRU_GATES = 4, 3
-_FLOAT32 = 6  # c10/core/ScalarType.h
-_MOST_ZEROS = 1 << 24
 State = tuple[relax.Expr, ...]  # `[1, hidden]` or `[1, batch, hidden]` each
 # (products of the input, products of the state, state) -> next state
 Step = Callable[["_Gates", "_Gates", State], State]
@@ -218,17 +215,8 @@ def _gru(
     return run(count=num_layers, is_bidirectional=bidirectional, is_batch_first=batch_first)
 
 
-def _zeros(node: Node, size: Any, dtype: Any = None, layout: Any = None, device: Any = None, **_: Any) -> Tensor:
-    """Converts `aten::zeros`, with which models make the initial state. Other constants are in the file."""
-    sizes = node.sizes(size)
-    node.require_supported(dtype in (None, _FLOAT32), f"has the type {dtype}; only float32 can be compiled")
-    fits = all(each > 0 for each in sizes) and math.prod(sizes) <= _MOST_ZEROS
-    node.require_supported(fits, f"has the shape {sizes}; at most {_MOST_ZEROS} zeros can be compiled")
-    return Tensor(np.zeros(sizes, np.float32))
-
-
 def _check_inference(node: Node, dropout: Any, train: Any) -> None:
     node.require_supported(not node.flag(train) or node.real(dropout) == 0, "drops values at random, as in training")
 
 
-RULES = {"aten::quantized_gru": _gru, "aten::quantized_lstm": _lstm, "aten::zeros": _zeros}
+RULES = {"aten::quantized_gru": _gru, "aten::quantized_lstm": _lstm}

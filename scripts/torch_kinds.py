@@ -1,0 +1,226 @@
+"""Writes small models, one for each of PyTorch's operators, with PyTorch's results (tests/fixtures/torch/kinds.zip).
+
+    python -m scripts.torch_kinds          # in an environment with PyTorch 2.13
+
+Each model is quantized in one of these ways:
+
+- `fx`: with FX, for the engine fbgemm; `float` parts stay between quantized ones
+- `eager`: in eager mode, with one scale for all weights of a layer
+- `dynamic`: `quantize_dynamic`
+- `float`: not at all
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch  # type: ignore[import-not-found]
+from torch import nn
+from torch.ao.quantization import (  # type: ignore[import-not-found]
+    DeQuantStub,
+    QuantStub,
+    convert,
+    default_dynamic_qconfig,
+    default_qconfig,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
+    get_default_qconfig_mapping,
+    prepare,
+    quantize_dynamic,
+)
+from torch.ao.quantization.quantize_fx import (  # type: ignore[import-not-found]
+    convert_fx,
+    prepare_fx,
+)
+
+from scripts.torch_fixtures import without_places
+
+FILE = Path(__file__).parents[1] / "tests" / "fixtures" / "torch" / "kinds.zip"
+Examples = tuple[torch.Tensor, ...]
+Kind = tuple[nn.Module, Examples, str]
+
+
+class Of(nn.Module):
+    """A function of its inputs, and modules that the function uses."""
+
+    def __init__(self, function: Callable[..., torch.Tensor], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*self.parts, *inputs)
+
+
+class Between(nn.Module):
+    """A model between its quantization and its dequantization, for eager mode."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.quant, self.body, self.back = QuantStub(), body, DeQuantStub()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.back(self.body(self.quant(x)))
+
+
+def images(channels: int = 3) -> Examples:
+    return (torch.randn(2, channels, 6, 7),)
+
+
+def rows(channels: int = 3) -> Examples:
+    return (torch.randn(2, channels, 12),)
+
+
+def volumes(channels: int = 3) -> Examples:
+    return (torch.randn(1, channels, 4, 5, 6),)
+
+
+def tokens() -> Examples:
+    return (torch.randn(2, 5, 16),)
+
+
+def ids() -> Examples:
+    return (torch.randint(0, 20, (2, 6)),)
+
+
+def after(body: nn.Module | Callable[[torch.Tensor], torch.Tensor]) -> nn.Module:
+    """Returns the body after a convolution of images."""
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), body if isinstance(body, nn.Module) else Of(body))
+
+
+def convolutions() -> dict[str, Kind]:
+    transposed = {"stride": 2, "padding": 1}
+    short = {"stride": 3}  # the stride exceeds the kernel
+    return {
+        "conv1d": (nn.Conv1d(3, 4, 3), rows(), "fx"),
+        "conv1d_reflect": (nn.Conv1d(3, 4, 3, padding=1, padding_mode="reflect"), rows(), "eager"),
+        "conv1d_grouped": (nn.Conv1d(4, 8, 3, stride=2, padding=2, dilation=2, groups=2), rows(4), "fx"),
+        "conv1d_float": (nn.Conv1d(3, 4, 5, padding="same"), rows(), "float"),
+        "conv3d": (nn.Conv3d(3, 4, 3, padding=1), volumes(), "fx"),
+        "conv3d_grouped": (nn.Conv3d(4, 6, (2, 3, 1), stride=(1, 2, 2), padding=(1, 1, 0), groups=2), volumes(4), "fx"),
+        "conv3d_float": (nn.Conv3d(3, 4, 3, padding=2, dilation=2), volumes(), "float"),
+        "transposed1d": (nn.ConvTranspose1d(3, 4, 4, **transposed), rows(), "eager"),
+        "transposed1d_short": (nn.ConvTranspose1d(3, 4, 2, **short), rows(), "eager"),
+        "transposed2d": (nn.ConvTranspose2d(3, 4, 3, **transposed), images(), "eager"),
+        "transposed2d_grouped": (nn.ConvTranspose2d(4, 8, 3, stride=2, groups=4), images(4), "eager"),
+        "transposed2d_dilated": (nn.ConvTranspose2d(3, 4, 3, dilation=2), images(), "eager"),
+        "transposed3d": (nn.ConvTranspose3d(3, 4, 3, stride=2), (torch.randn(1, 3, 3, 3, 3),), "eager"),
+        "transposed1d_float": (nn.ConvTranspose1d(4, 4, 3, stride=2, groups=2), rows(4), "float"),
+        "transposed2d_float": (
+            nn.ConvTranspose2d(3, 4, 3, output_padding=1, **transposed),
+            images(),
+            "float",
+        ),
+        "transposed3d_float": (nn.ConvTranspose3d(3, 4, 3, stride=2), (torch.randn(1, 3, 3, 3, 3),), "float"),
+    }
+
+
+def activations() -> dict[str, Kind]:
+    modules = {
+        "celu": nn.CELU(0.8),
+        "glu": nn.GLU(1),
+        "hardshrink": nn.Hardshrink(),
+        "log_sigmoid": nn.LogSigmoid(),
+        "log_softmax": nn.LogSoftmax(1),
+        "mish": nn.Mish(),
+        "prelu": nn.PReLU(4),
+        "selu": nn.SELU(),
+        "softplus": nn.Softplus(),
+        "softshrink": nn.Softshrink(),
+        "softsign": nn.Softsign(),
+        "threshold": nn.Threshold(0.1, 0.0),
+        "instance_norm": nn.InstanceNorm2d(4, affine=True),
+    }
+    return {f"{name}_float": (after(module), images(), "float") for name, module in modules.items()}
+
+
+def functions() -> dict[str, Kind]:
+    made: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "argmax": lambda x: x.argmax(1),
+        "comparison": lambda x: torch.where(x > 0, x, x * 2),
+        "cumsum_float": lambda x: x.cumsum(1),
+        "expanded": lambda x: x.unsqueeze(-1) * x.unsqueeze(-2),
+        "flip": lambda x: x.flip(2),
+        "floor": lambda x: x.floor() + x.round() - x.ceil(),
+        "index": lambda x: x[:, [0, 2]],
+        "index_select": lambda x: x.index_select(1, torch.tensor([2, 0])),
+        "masked": lambda x: x.masked_fill(x > 0, 0.0),
+        "maximum": lambda x: torch.maximum(x, -x) + torch.min(x, x * 2),
+        "movedim": lambda x: x.movedim(1, 3),
+        "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
+        "reversed_difference": lambda x: 1.0 - x,
+        "sorted": lambda x: x.sort(1)[0],
+        "tiled": lambda x: x.tile(2, 1),
+        "topk": lambda x: x.flatten(1).topk(3)[0],
+        "triangle": lambda x: x.tril() + x.triu(1),
+    }
+    # PyTorch's sums along an axis differ in their last bits
+    return {
+        name: (after(function), images(), "float" if name.endswith("_float") else "fx")
+        for name, function in made.items()
+    }
+
+
+def languages() -> dict[str, Kind]:
+    def positions(table: nn.Module, places: nn.Module, head: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return head(table(x) + places(torch.arange(x.shape[1])))
+
+    parts = (nn.Embedding(20, 8), nn.Embedding(10, 8), nn.Linear(8, 3))
+    return {"positions_float": (Of(positions, *parts), ids(), "float")}
+
+
+def kinds() -> dict[str, Kind]:
+    return convolutions() | activations() | functions() | languages()
+
+
+def quantized(model: nn.Module, examples: Examples, way: str) -> nn.Module:
+    torch.backends.quantized.engine = "fbgemm"
+    if way == "fx":
+        prepared = prepare_fx(model, get_default_qconfig_mapping("fbgemm"), examples)
+        prepared(*examples)
+        return convert_fx(prepared)
+    if way == "eager":
+        whole = Between(model).eval()
+        whole.qconfig = default_qconfig
+        prepared = prepare(whole)
+        prepared(*examples)
+        return convert(prepared)
+    if way == "dynamic":
+        layers = dict.fromkeys((nn.Linear, nn.LSTM, nn.GRU), default_dynamic_qconfig)
+        tables = {nn.Embedding: float_qparams_weight_only_qconfig}
+        bags = {nn.EmbeddingBag: float_qparams_weight_only_qconfig_4bit}
+        return quantize_dynamic(model, layers | tables | bags)
+    return model
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, (model, examples, way) in kinds().items():
+            write(file, name, model.eval(), examples, way)
+
+
+def write(file: zipfile.ZipFile, name: str, model: nn.Module, examples: Examples, way: str) -> None:
+    with torch.no_grad():
+        traced = torch.jit.trace(quantized(model, examples, way), examples, check_trace=False)
+        saved = io.BytesIO()
+        torch.jit.save(traced, saved)
+        saved.seek(0)
+        results = torch.jit.load(saved)(*examples)
+    outputs = [results] if isinstance(results, torch.Tensor) else list(results)
+    arrays = io.BytesIO()
+    inputs = {f"x{index}": each.numpy() for index, each in enumerate(examples)}
+    np.savez(arrays, **inputs, **{f"y{index}": each.numpy() for index, each in enumerate(outputs)})
+    without_places(saved)
+    for suffix, data in (("pt", saved.getvalue()), ("npz", arrays.getvalue())):
+        file.writestr(zipfile.ZipInfo(f"{name}.{suffix}"), data, zipfile.ZIP_DEFLATED)
+
+
+if __name__ == "__main__":
+    main()
