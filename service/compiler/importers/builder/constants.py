@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from tvm import relax
 
+from service.compiler.qnn.types import QuantizedType
 from service.core.errors import OctetError
 from service.core.models.arrays import Array
 
@@ -29,6 +30,8 @@ class Constants:
             refusal: returns the error for the tensor whose constant exceeds the limit.
         """
         self._known: dict[Hashable, relax.Constant] = {}
+        # constants of real values -> the stored values from which they were computed, and their type
+        self.dequantized: dict[relax.Expr, tuple[Array, QuantizedType]] = {}
         self._budget_bytes, self._refusal = most_bytes + _FLOOR_BYTES, refusal
 
     def expr(self, owner: Hashable, data: Array, label: str, layout: Layout | None = None) -> relax.Constant:

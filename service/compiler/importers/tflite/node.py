@@ -153,6 +153,16 @@ class Node(base.Node):
         tensor = self.input(index)
         return value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
 
+    def keep_stored(self, real: relax.Constant, stored: Array, kind: QuantizedType) -> relax.Constant:
+        """Returns `real`, and records from which stored values it was computed."""
+        self._constants.dequantized[real] = stored, kind
+        return real
+
+    def stored(self, index: int) -> tuple[Array, QuantizedType] | None:
+        """Returns the stored values of an input that DEQUANTIZE computes from a constant, and their type."""
+        value = self._values.get(self.input(index).index)
+        return None if value is None else self._constants.dequantized.get(value)
+
     def integers(self, index: int) -> Array:
         """Returns a constant of int32 or int64, such as a shape or a list of axes."""
         tensor = self.input(index)

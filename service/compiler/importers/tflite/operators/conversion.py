@@ -9,7 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.file.sparse import dense
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.real import real_values
+from service.compiler.importers.tflite.operators.real import STORED_WEIGHTS, real_values, stored_type
 from service.compiler.qnn import ops
 from service.core.errors import MalformedModel
 
@@ -36,7 +36,10 @@ def dequantize(node: Node) -> relax.Expr:
     if tensor.dtype == "float16":
         return relax.const(node.data(0).astype(np.float32))
     if tensor.data is not None and tensor.quantization is not None:
-        return relax.const(real_values(node, tensor.data, tensor.quantization))
+        real = relax.const(real_values(node, tensor.data, tensor.quantization))
+        if tensor.dtype not in STORED_WEIGHTS or tensor.quantization.fault_for(tensor.dtype) is not None:
+            return real
+        return node.keep_stored(real, tensor.data, stored_type(tensor, tensor.quantization))
     return node.emit(ops.dequantize(node.expr(0), node.quantized(tensor)))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -20,21 +21,22 @@ from service.compiler.importers.builder import pooling
 from service.compiler.importers.real import Real
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.importers.tflite.geometry import VALID
-from service.compiler.importers.tflite.model import Quantization
+from service.compiler.importers.tflite.model import Quantization, Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import (
     bias_of_reals,
     conv_options,
     filters_and_groups,
-    output_channels_first,
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
 from service.compiler.importers.tflite.operators.pooling import windows_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
+STORED_WEIGHTS = ("int8", "uint8")  # types of weights that stay stored
 _MOST_NORMALIZED = 4  # dimensions that L2_NORMALIZATION supports
 _MOST_ADDED = 1 << 8  # limit of the elements of an average, each of which becomes an operator
 Convert = Callable[[Node], relax.Expr]
@@ -194,8 +196,8 @@ def convolution(*, depthwise: bool) -> Convert:
 
     def convert(node: Node) -> relax.Expr:
         _, groups = filters_and_groups(node, depthwise=depthwise)
-        weights = output_channels_first(_weights(node)) if depthwise else _weights(node)
-        kernel, bias = relax.const(np.ascontiguousarray(weights)), bias_of_reals(node, weights.shape[0])
+        kernel = _weights_in_order(node, (3, 1, 2, 0) if depthwise else (0, 1, 2, 3))
+        bias = bias_of_reals(node, shape_of(kernel)[0])
         call = ops.real_conv2d(node.expr(0), kernel, bias, groups=groups, **conv_options(node))
         return clamped(node, node.emit(call, "convolution"), node.activation())
 
@@ -204,8 +206,8 @@ def convolution(*, depthwise: bool) -> Convert:
 
 def fully_connected(node: Node) -> relax.Expr:
     """Converts FULLY_CONNECTED: rows times constant weights."""
-    weights, shape = _weights(node), node.input(0).shape
-    node.require(weights.ndim == 2, f"has weights of shape {list(weights.shape)}, not two dimensions", node.input(1))
+    weights, shape = node.input(1), node.input(0).shape
+    node.require(len(weights.shape) == 2, f"has weights of shape {list(weights.shape)}, not two dimensions", weights)
     units, depth = weights.shape
     rows = math.prod(shape) // depth
     node.require(
@@ -215,12 +217,31 @@ def fully_connected(node: Node) -> relax.Expr:
     x, kept = node.expr(0), (*shape[:-1], units) if keep_dims else (rows, units)
     if len(shape) < 2 or shape[-1] != depth or not keep_dims:
         x = node.emit(relax.op.reshape(x, (rows, depth)), "rows")
-    made = node.emit(
-        ops.real_matmul(x, relax.const(np.ascontiguousarray(weights.T)), bias_of_reals(node, units)), "products"
-    )
+    bias = bias_of_reals(node, units)
+    made = node.emit(ops.real_matmul(x, _weights_in_order(node, (1, 0)), bias), "products")
     if shape_of(made) != kept:
         made = node.emit(relax.op.reshape(made, kept))
     return clamped(node, made, node.activation())
+
+
+def _weights_in_order(node: Node, order: tuple[int, ...]) -> relax.Expr:
+    """Returns the weights with their axes in `order`. Weights that the file stores as integers stay stored, and are
+    dequantized in the module: a later pass lets products read them (`qnn.passes.weights`).
+    """
+    stored = node.stored(1)
+    if stored is None:
+        return relax.const(np.ascontiguousarray(_weights(node).transpose(order)))
+    values, kind = stored
+    axis = None if kind.axis is None else order.index(kind.axis)
+    moved = relax.const(np.ascontiguousarray(values.transpose(order)))
+    return node.emit(ops.dequantize(moved, replace(kind, axis=axis)), "weights")
+
+
+def stored_type(tensor: Tensor, quantization: Quantization) -> QuantizedType:
+    """Returns the type of a constant of `STORED_WEIGHTS`."""
+    storage = f"int{tensor.packed_bits}" if tensor.packed_bits else tensor.dtype
+    axis = quantization.axis if quantization.per_axis else None
+    return QuantizedType(storage, quantization.scales, quantization.zero_points, axis=axis)
 
 
 def _weights(node: Node) -> Array:
