@@ -14,12 +14,12 @@ from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_each
-from tests.support.tflite_builder import Quant
+from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_operator import Constant, End, ints, operator_model
 
 SAME, VALID, RELU6 = 0, 1, 3
@@ -167,6 +167,32 @@ def test_transposed_convolution_equals_the_delegate(size: int, axis: int | None)
         (actual,) = oracle.run(module, get_mode(numerics), [x])
         tolerance = 0 if numerics == XNNPACK else 4e-6  # sums of up to 16 products of about 1
         np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+
+
+def weights_in_blocks(rows: int, depth: int, units: int, size: int) -> bytes:
+    """Returns a FULLY_CONNECTED whose weights have 4 bits, and a scale for each block of `size` weights of a row."""
+    rng, builder = np.random.default_rng(7), ModelBuilder()
+    x, y = builder.tensor("x", (rows, depth), np.float32), builder.tensor("y", (rows, units), np.float32)
+    weights = builder.constant("weights", rng.integers(-7, 8, (units, depth)).astype(np.int8), bits=4)
+    scales = builder.constant("scales", rng.uniform(1e-3, 2e-2, (units, depth // size)).astype(np.float16))
+    builder.graph.tensors[weights].quantization = schema.QuantizationParametersT(
+        detailsType=schema.QuantizationDetails.BlockwiseQuantization,
+        details=schema.BlockwiseQuantizationT(scales=scales, zeroPoints=-1, blockSize=size),
+    )
+    bias = builder.constant("bias", rng.normal(0, 1, units).astype(np.float32))
+    builder.operator("FULLY_CONNECTED", [x, weights, bias], [y], dense(False), 14)
+    return builder.build([x], [y])
+
+
+def test_weights_in_blocks_agree_with_the_delegate() -> None:
+    """The float32 sums of the blocks are added in another order than in XNNPACK."""
+    data = weights_in_blocks(5, 128, 33, 32)
+    imported, loaded = import_model(data), litert.interpreter(data, reference=False)
+    for x in samples(data):
+        (expected,), (actual,) = litert.run(loaded, [x]), oracle.run(imported.module, get_mode(XNNPACK), [x])
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
+    with pytest.raises(UnsupportedOperator, match="only LiteRT's default delegate reads"):
+        oracle.run(imported.module, get_mode(LITERT_REFERENCE), [x])
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:

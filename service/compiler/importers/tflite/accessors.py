@@ -23,6 +23,12 @@ def int32_at(table: Any, slot: int) -> int:
     return int(table._tab.Get(number_types.Int32Flags, offset + table._tab.Pos)) if offset else 0
 
 
+def int32_of(union: Any, slot: int) -> int:
+    """Returns an int32 field of a table that the `tflite` package does not have: of a union's value."""
+    offset = union.Offset(_FIRST_FIELD + slot * _ENTRY_BYTES)
+    return int(union.Get(number_types.Int32Flags, offset + union.Pos)) if offset else 0
+
+
 def text(raw: bytes | None) -> str:
     """Returns a name from the file. Bytes that are not UTF-8 are escaped rather than refused, because names are only
     shown to people.

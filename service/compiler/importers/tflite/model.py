@@ -75,6 +75,19 @@ class Sparse:
     levels: tuple[Level, ...]
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The quantization in blocks along the last dimension. Each block has its own scale.
+
+    Attributes:
+        scales: the index of the tensor with the scales, float16 `[…, blocks]`.
+        size: the number of elements of a block.
+    """
+
+    scales: int
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """A tensor of the graph.
@@ -91,6 +104,7 @@ class Tensor:
         sparse: the stored elements of a sparse constant, which only DENSIFY can use.
         packed_bits: the bits of an element of a constant that is packed in the file (int4, int2) and int8 here; else
             0.
+        blocks: the quantization in blocks of a constant, which only some operators can use.
     """
 
     index: int
@@ -105,6 +119,7 @@ class Tensor:
     oddity: str | None = None
     sparse: Sparse | None = None
     packed_bits: int = 0
+    blocks: Blocks | None = None
 
     @property
     def is_constant(self) -> bool:

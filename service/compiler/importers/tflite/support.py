@@ -132,7 +132,8 @@ def _check_arity(operator: Operator, rule: Rule) -> None:
 
 
 def _check_tensor(operator: Operator, tensor: Tensor) -> None:
-    is_read = tensor.sparse is not None and RULES[operator.name].sparse
+    rule = RULES[operator.name]
+    is_read = (tensor.sparse is not None and rule.sparse) or (tensor.blocks is not None and rule.blocks)
     if tensor.oddity is not None and not is_read:
         _refuse_tensor(operator, tensor, tensor.oddity)
 

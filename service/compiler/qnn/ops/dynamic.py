@@ -18,7 +18,8 @@ _PARAMETERS = (SCALE, ZERO_POINT, FACTOR)
 DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels; each quantizes and scales differently
 # LiteRT's own kernels for layers that its default delegate does not take
 BUILTIN_DENSE, BUILTIN_CONV2D, BUILTIN_GROUPS = "builtin_dense", "builtin_conv2d", "builtin_grouped_conv2d"
-_KERNELS = (DENSE, CONV2D, DEPTHWISE, BUILTIN_DENSE, BUILTIN_CONV2D, BUILTIN_GROUPS)
+BLOCKS = "dense_in_blocks"  # the delegate's kernel of dense layers whose weights have a scale for each block
+_KERNELS = (DENSE, CONV2D, DEPTHWISE, BUILTIN_DENSE, BUILTIN_CONV2D, BUILTIN_GROUPS, BLOCKS)
 
 
 def dynamic_parameter(

@@ -127,6 +127,8 @@ OPTIONS: Mapping[int, str] = {
 OPTIONS_2: Mapping[int, str] = {21: "StableHLOCompositeOptions"}
 
 # Indices of sparse tensors: value of the SparseIndexVector union -> table.
+# Types of the table with a tensor's other quantization.
+DETAILS: Mapping[int, str] = {2: "BlockwiseQuantization"}
 INDICES: Mapping[int, str] = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
 
 TABLES: Mapping[str, Table] = {
@@ -166,8 +168,10 @@ TABLES: Mapping[str, Table] = {
         "scale": (2, Vector(4)),
         "zero_point": (3, Vector(8)),
         "details_type": (4, BYTE),
+        "details": (5, Union("details_type", DETAILS)),
         "quantized_dimension": (6, INT),
     },
+    "BlockwiseQuantization": {"scales": (0, INT), "zero_points": (1, INT), "block_size": (2, INT)},
     "SparsityParameters": {
         "traversal_order": (0, Vector(4)),
         "block_map": (1, Vector(4)),

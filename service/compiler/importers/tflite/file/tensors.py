@@ -10,10 +10,10 @@ import numpy as np
 import tflite
 
 from service.compiler.importers.names import shortened
-from service.compiler.importers.tflite.accessors import int32_at, ints, text
+from service.compiler.importers.tflite.accessors import int32_at, int32_of, ints, text
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.sparse import SPARSEST, read_sparse
-from service.compiler.importers.tflite.model import Quantization, Tensor
+from service.compiler.importers.tflite.model import Blocks, Quantization, Tensor
 from service.core.errors import MalformedModel
 from service.core.models.arrays import Array
 
@@ -105,6 +105,9 @@ class _Reader:
         )
         if dtype is not None and oddity is None and self._table.Sparsity() is not None:
             return self._sparse(tensor, raw, dtype)
+        blocks = self._blocks()
+        if raw is not None and bits and blocks is not None and math.prod(shape) <= MAX_BYTES:
+            return replace(tensor, blocks=blocks, data=self._unpacked(raw, shape, bits))
         if oddity or dtype is None:
             return tensor
         tensor = replace(tensor, quantization=self._quantization(shape))
@@ -133,6 +136,16 @@ class _Reader:
         if math.prod(shape) * dtype.itemsize > MAX_BYTES:
             return f"has shape {list(shape)}, which is more than 2 GiB"
         return None
+
+    def _blocks(self) -> Blocks | None:
+        """Returns a quantization in blocks, without zero points."""
+        quantization = self._table.Quantization()
+        if quantization is None or quantization.DetailsType() not in schema.DETAILS:
+            return None
+        details, slots = quantization.Details(), schema.TABLES["BlockwiseQuantization"]
+        if details is None or int32_of(details, slots["zero_points"][0]) > 0:
+            return None
+        return Blocks(int32_of(details, slots["scales"][0]), int32_of(details, slots["block_size"][0]))
 
     def _sparse(self, tensor: Tensor, raw: memoryview | None, dtype: np.dtype[Any]) -> Tensor:
         """Returns the tensor with its elements in a separate field, because they do not fill its shape."""

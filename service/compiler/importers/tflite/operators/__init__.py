@@ -106,7 +106,7 @@ RULES: dict[str, Rule] = {
     "FLOOR": _real(relax.op.floor),
     "FLOOR_DIV": Rule(division.floor_div, (2, 2), activations=2, reads=_FLOORED, writes=_FLOORED),
     "FLOOR_MOD": Rule(division.floor_mod, (2, 2), activations=2, reads=_MODULO, writes=_MODULO),
-    "FULLY_CONNECTED": wide(fully_connected.fully_connected, (2, 3)),
+    "FULLY_CONNECTED": replace(wide(fully_connected.fully_connected, (2, 3)), blocks=True),
     "GELU": wide(unary.gelu, (1, 1)),
     "GREATER": _relation("greater"),
     "GREATER_EQUAL": _relation("greater_equal"),

@@ -19,7 +19,7 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.models.arrays import Array
 
 _BIAS_TOLERANCE = 0.02
-_LEAST_BITS = 2
+LEAST_BITS = 2
 # Type of the activations -> type of the weights, if the two differ.
 _STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}
 _MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums must fit 48 bits, including the sign
@@ -50,7 +50,7 @@ def filters_and_groups(node: Node, *, depthwise: bool) -> tuple[int, int]:
     """
     channels, weights = node.image()[3], node.input(1)
     shape = weights.shape
-    if weights.packed_bits == _LEAST_BITS:
+    if weights.packed_bits == LEAST_BITS:
         node.unsupported("has weights of 2 bits, which LiteRT's kernel reads as 8 bits", weights)
     node.require(len(shape) == 4, f"has weights of shape {list(shape)}, not four dimensions", weights)
     if depthwise:

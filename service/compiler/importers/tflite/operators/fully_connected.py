@@ -34,6 +34,8 @@ def fully_connected(node: Node) -> relax.Var:
     `[-1, O]`, or has the input's leading dimensions with `keep_num_dims` (`PrepareImpl` and `UpdateOutputSize` in
     tflite/kernels/fully_connected.cc).
     """
+    if node.input(1).blocks is not None:
+        node.unsupported("has weights in blocks for stored activations, for which LiteRT has no kernel", node.input(1))
     x, units = rows_of(node)
     in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
     bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)

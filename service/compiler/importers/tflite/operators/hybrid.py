@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 from tvm import relax
 
@@ -16,6 +17,7 @@ from service.compiler.importers.builder.dynamic import STORED, Ranges
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operand
 from service.compiler.importers.tflite.operators.convolution import (
+    LEAST_BITS,
     bias_of_reals,
     conv_options,
     filters_and_groups,
@@ -30,12 +32,14 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.numerics.sums.transposed import Phases
 from service.compiler.qnn.ops.dynamic import (
+    BLOCKS,
     BUILTIN_CONV2D,
     BUILTIN_DENSE,
     BUILTIN_GROUPS,
     CONV2D,
     DENSE,
     DEPTHWISE,
+    SCALE,
     ZERO_POINT,
 )
 from service.compiler.qnn.types import QuantizedType
@@ -47,6 +51,8 @@ _BYTE = 8
 def fully_connected(node: Node) -> relax.Expr:
     """Converts FULLY_CONNECTED, with one range for each row (`EvalHybrid` in tflite/kernels/fully_connected.cc)."""
     x, units = rows_of(node)
+    if node.input(1).blocks is not None:
+        return restored(node, clamped(node, _multiplied_in_blocks(node, x, units), node.activation()), units)
     weight_type = weights_type(node, channel_axis=0)
     symmetric = not node.option("asymmetric_quantize_inputs")
     # The delegate takes only rows of whole bytes.
@@ -55,6 +61,40 @@ def fully_connected(node: Node) -> relax.Expr:
     sums = node.emit(ops.dense(ranges.quantized(), node.constant(1), None, STORED, STORED), "sums")
     scaled = _scaled(node, sums, ranges, weight_type, units)
     return restored(node, clamped(node, scaled, node.activation()), units)
+
+
+def _multiplied_in_blocks(node: Node, x: relax.Expr, units: int) -> relax.Expr:
+    """Returns the products of rows and of weights that have a scale for each block of a row. The rows are quantized,
+    and their stored values are multiplied by the real weights, because each block's sum of integers has its own scale.
+    """
+    ranges = Ranges(node, x, [1], BLOCKS)
+    stored = node.emit(relax.op.astype(ranges.quantized(), "float32"), "stored")
+    centered = node.emit(relax.op.subtract(stored, ranges.parameter(ZERO_POINT)), "centered")
+    weight = node.emit(ops.dequantize(node.constant(1), _type_in_blocks(node)), "weights")
+    products = node.emit(ops.real_matmul(centered, node.emit(relax.op.permute_dims(weight), "columns")), "products")
+    scaled = node.emit(relax.op.multiply(products, ranges.parameter(SCALE)), "scaled")
+    bias = bias_of_reals(node, units)
+    return scaled if bias is None else node.emit(relax.op.add(scaled, bias), "biased")
+
+
+def _type_in_blocks(node: Node) -> QuantizedType:
+    weights = node.input(1)
+    assert weights.blocks is not None
+    if weights.packed_bits == LEAST_BITS:
+        node.unsupported("has weights of 2 bits in blocks, for which LiteRT has no kernel", weights)
+    (units, depth), size, number = weights.shape, weights.blocks.size, weights.blocks.scales
+    node.require(size > 0 and depth % size == 0, f"has rows of {depth} weights in blocks of {size}", weights)
+    node.require(0 <= number < len(node.model.tensors), f"has its scales in tensor {number}", weights)
+    scales, grid = node.model.tensors[number], (units, depth // size)
+    fits = scales.data is not None and scales.dtype == "float16" and scales.shape == grid
+    node.require(fits, f"has scales of {scales.dtype} {list(scales.shape)}, not float16 {list(grid)}", weights)
+    assert scales.data is not None
+    # XNNPACK stores scales as bfloat16 (quantized tensors of type xnn_datatype_qbint4).
+    values = scales.data.astype(ml_dtypes.bfloat16).astype(np.float32).reshape(-1).tolist()
+    node.require(
+        all(math.isfinite(scale) and scale > 0 for scale in values), "has a scale that is not positive", weights
+    )
+    return QuantizedType(f"int{weights.packed_bits}", tuple(values), blocks=((0, 1), (1, size)), grid=grid)
 
 
 def batch_matmul(node: Node) -> relax.Expr:

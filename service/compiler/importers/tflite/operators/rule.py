@@ -34,6 +34,7 @@ class Rule:
             `convert` supports them too.
         hybrid: converts the operator for float32 activations and int8 weights.
         sparse: true if the operator can read sparse constants.
+        blocks: true if the operator can read constants that are quantized in blocks.
         skips_empty: true if the operator's activations may be empty.
         activations: how many inputs from `first` on are activations; None means all of them. The dtype of these inputs
             must be one of `reads`.
@@ -50,6 +51,7 @@ class Rule:
     real: Callable[[Node], relax.Expr] | None = None
     hybrid: Callable[[Node], relax.Expr] | None = None
     sparse: bool = False
+    blocks: bool = False
     skips_empty: bool = False
 
     def reads_dtype(self, dtype: str) -> bool:

@@ -22,7 +22,9 @@ from service.compiler.qnn.numerics.scaling.affine import round_away
 from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.dynamic import BUILTIN_CONV2D, BUILTIN_GROUPS, CONV2D, DENSE, DEPTHWISE
+from service.compiler.qnn.ops.dynamic import BLOCKS, BUILTIN_CONV2D, BUILTIN_GROUPS, CONV2D, DENSE, DEPTHWISE
+from service.core.builds.numerics import XNNPACK
+from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
 
 _STEPS = 255.0
@@ -110,7 +112,14 @@ class _Hybrid:
     delegated: bool
 
     def by_delegate(self, operation: Operation) -> bool:
-        return self.delegated and str(operation.attr("kernel")) in (DENSE, CONV2D)
+        kernel = str(operation.attr("kernel"))
+        if kernel == BLOCKS and not self.delegated:
+            raise UnsupportedOperator(
+                "the weights have a scale for each block, which only LiteRT's default delegate reads",
+                op=operation.name,
+                hint=f"compile with --numerics {XNNPACK}",
+            )
+        return self.delegated and kernel in (DENSE, CONV2D, BLOCKS)
 
 
 class Parameter(_Hybrid, dynamic.Parameter):
