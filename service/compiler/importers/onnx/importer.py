@@ -16,7 +16,11 @@ from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.half.carrying import carry_halves
-from service.compiler.importers.onnx.int8_activations import int8_blocks, quantize_activations
+from service.compiler.importers.onnx.int8_activations import (
+    int8_blocks,
+    quantize_activations,
+    with_unrounded_weights,
+)
 from service.compiler.importers.onnx.model import End, Model
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
@@ -56,7 +60,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         merged, notices = merge_pads(resolved(carry_halves(read, params), params))
         folded = fold_constants(read_dequantizations(merged))
         needed, dropped = drop_redundant_activations(merge_pairs(without_zero_scales(folded)))
-        model = fuse(needed)
+        model = with_unrounded_weights(fuse(needed))
         check_support(model)
         imported = _imported(model, at, params)
         return replace(imported, notices=(*imported.notices, *notices, *dropped))

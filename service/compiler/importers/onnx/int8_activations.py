@@ -11,12 +11,12 @@ QuantizeLinear follows the product, nor a Relu or Clip with one reader (`quantiz
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax
 
-from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.model import ROUND, Model
 from service.compiler.importers.onnx.operators.weight_only.product import INT8_BLOCKS, quantized_in_blocks
 from service.compiler.importers.onnx.rewriting import DEQUANTIZE, TURNED, OnnxGraph
 from service.compiler.importers.qdq import Operator
@@ -48,6 +48,30 @@ class _Reader:
 Readers = Mapping[relax.Var, list[_Reader]]
 
 
+def with_unrounded_weights(model: Model) -> Model:
+    """Returns `model` with dequantized weights that are not rounded to 16 bits before a product that becomes a
+    MatMulNBits. That operator computes in float32, and only rounds its result.
+    """
+    whole = OnnxGraph.whole(model)
+    unrounded: dict[str, str] = {}  # rounded weights -> the weights before the rounding
+    for operator in model.operators:
+        if operator.op_type not in ("MatMul", "Gemm") or len(operator.inputs) < 2:
+            continue
+        rounding = whole.made_by(operator.inputs[1], ROUND)
+        if rounding is None or whole.only_reader(operator.inputs[1]) is not operator:
+            continue
+        conversion = whole.made_by(rounding.inputs[0], DEQUANTIZE)
+        if conversion is None or whole.only_reader(rounding.inputs[0]) is not rounding:
+            continue
+        if _is_plain(whole, operator) and _block_of(whole, conversion):
+            unrounded[operator.inputs[1]] = rounding.inputs[0]
+    if not unrounded:
+        return model
+    kept = (operator for operator in model.operators if operator.outputs[0] not in unrounded)
+    read = (replace(operator, inputs=tuple(unrounded.get(name, name) for name in operator.inputs)) for operator in kept)
+    return replace(model, operators=tuple(read))
+
+
 def int8_blocks(model: Model) -> dict[str, int]:
     """Returns the size of the blocks for each product whose activations ONNX Runtime may quantize, by its output."""
     whole = OnnxGraph.whole(model)
@@ -57,7 +81,7 @@ def int8_blocks(model: Model) -> dict[str, int]:
             conversion = whole.made_by(operator.inputs[1], DEQUANTIZE)
             if conversion is None or whole.only_reader(operator.inputs[1]) is not operator:
                 continue
-            if whole.made_by(operator.inputs[0], DEQUANTIZE) is None and _is_plain(whole, operator, conversion):
+            if whole.made_by(operator.inputs[0], DEQUANTIZE) is None and _is_plain(whole, operator):
                 size = _block_of(whole, conversion)
                 if size:
                     found[operator.outputs[0]] = size
@@ -82,7 +106,7 @@ def _block_of(whole: OnnxGraph, conversion: Operator) -> int:
     return int(size) if fits and size in INT8_BLOCKS[bits] else 0
 
 
-def _is_plain(whole: OnnxGraph, operator: Operator, conversion: Operator) -> bool:
+def _is_plain(whole: OnnxGraph, operator: Operator) -> bool:
     """Returns true for a MatMul, and for a Gemm that is a MatMul with or without a bias of one dimension."""
     attributes, name = operator.attributes, operator.inputs[2] if len(operator.inputs) > 2 else ""
     if operator.op_type == "MatMul":

@@ -12,13 +12,16 @@ from itertools import permutations
 import numpy as np
 
 from service.compiler.importers.onnx.file.schema import DTYPES
-from service.compiler.importers.onnx.model import DEQUANTIZE_CONSTANT, Model, Tensor
+from service.compiler.importers.onnx.model import DEQUANTIZE_CONSTANT, ROUND, Model, Tensor
+from service.compiler.importers.onnx.rewriting import DEQUANTIZE, OnnxGraph
 from service.compiler.importers.qdq import Operator
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.core.models.arrays import Array
 
 _STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 _WIDENED = ("int16", "int32", "int64")  # types in which a zero point may be subtracted before the Cast to float32
+_WHOLE = {"float16": 1 << 11, "bfloat16": 1 << 8}  # type -> up to this magnitude, all integers are numbers of the type
+_MOVES = ("Gather", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _LEAST = 16  # a constant with fewer elements is computed while importing
 
 
@@ -51,7 +54,28 @@ def read_dequantizations(model: Model) -> Model:
     """
     reading = _Reading(model)
     operators = tuple(reading.replaced(operator) for operator in model.operators)
-    return replace(model, operators=operators, constants=reading.constants) if reading.found else model
+    found = replace(model, operators=operators, constants=reading.constants) if reading.found else model
+    return _with_later_roundings(found)
+
+
+def _with_later_roundings(model: Model) -> Model:
+    """Returns `model` with dequantized constants rounded to 16 bits after operators that move elements, such as the
+    Gather of a table's rows.
+
+    Requires: as for `read_dequantizations`.
+    """
+    whole = OnnxGraph.whole(model)
+    operators: list[Operator] = []
+    for operator in model.operators:
+        rounding = whole.made_by(operator.inputs[0], ROUND) if operator.op_type in _MOVES else None
+        made = (DEQUANTIZE, DEQUANTIZE_CONSTANT)
+        if rounding is None or whole.made_by(rounding.inputs[0], *made) is None:
+            operators.append(operator)
+            continue
+        rows = whole.new_name(operator.outputs[0])
+        operators.append(replace(operator, inputs=(rounding.inputs[0], *operator.inputs[1:]), outputs=(rows,)))
+        operators.append(replace(rounding, inputs=(rows,), outputs=operator.outputs))
+    return model if len(operators) == len(model.operators) else replace(model, operators=tuple(operators))
 
 
 class _Reading:
@@ -91,6 +115,8 @@ class _Reading:
                 return replace(partial, values=partial.values.transpose(order))
             case "Identity":
                 return partial
+            case str() if operator.op_type == ROUND:
+                return partial if _is_exact(partial, operator.attributes.get("to", 0)) else None
             case "Reshape":
                 shape = self._data(operator.inputs[1]) if len(operator.inputs) == 2 else None
                 return None if shape is None or partial.point is not None else _reshaped(partial, shape)
@@ -136,6 +162,14 @@ class _Reading:
         self.names.add(name)
         self.constants[name] = Tensor(name, dtype, data.shape, np.ascontiguousarray(data))
         return name
+
+
+def _is_exact(partial: _Partial, to: object) -> bool:
+    """Returns true if the rounding to 16 bits of the type `to` does not change the integers."""
+    largest = _WHOLE.get(DTYPES.get(to, "") if isinstance(to, int) else "", 0)
+    values = partial.values.astype(np.int64)
+    difference = values if partial.point is None else values - partial.point
+    return bool((np.abs(difference) <= largest).all())
 
 
 def _reshaped(partial: _Partial, shape: Array) -> _Partial | None:

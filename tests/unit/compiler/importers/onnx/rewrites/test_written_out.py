@@ -17,7 +17,7 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 ROWS, COLUMNS = 24, 10
-FLOAT, INT32 = 1, 6
+FLOAT, INT32, FLOAT16 = 1, 6, 10
 RNG = np.random.default_rng(0)
 STORED = RNG.integers(-128, 128, (ROWS, COLUMNS))
 MODE = get_mode(ONNXRUNTIME)
@@ -126,6 +126,37 @@ def graph_constants(value: object) -> list[np.ndarray]:
     return [
         arg.value.numpy() for arg in getattr(value, "args", ()) if hasattr(arg, "value") and hasattr(arg.value, "numpy")
     ]
+
+
+def half_weights(model: OnnxBuilder) -> str:
+    """Writes weights of float16: a product whose steps are rounded to 16 bits."""
+    real = cast(model, model.constant(STORED, "int8"), FLOAT16)
+    real = model.node("Sub", [real, model.constant(3, "float16")])
+    return model.node("Mul", [real, model.constant(RNG.uniform(0.01, 0.1, (1, COLUMNS)), "float16")])
+
+
+def dequantized_half(model: OnnxBuilder) -> str:
+    scales = model.constant(RNG.uniform(0.01, 0.1, COLUMNS), "float16")
+    return model.node("DequantizeLinear", [model.constant(STORED, "int8"), scales], axis=1)
+
+
+@pytest.mark.parametrize("write", [half_weights, dequantized_half])
+@pytest.mark.parametrize("op_type", ["MatMul", "Gather"])
+def test_weights_of_float16_keep_their_bits(write: Write, op_type: str) -> None:
+    model = OnnxBuilder()
+    given: list[np.ndarray]
+    if op_type == "MatMul":
+        model.output(model.node("MatMul", [model.input("x", "float16", (3, ROWS)), write(model)]), "float16")
+        given = [RNG.standard_normal((3, ROWS)).astype(np.float16)]
+    else:
+        model.output(model.node("Gather", [write(model), model.input("i", "int64", (2, 5))]), "float16")
+        given = [RNG.integers(-ROWS, ROWS, (2, 5))]
+    file = model.build(21)
+    imported = import_model(file)
+    (expected,) = Reference(file, optimized=True)(given)
+    (actual,) = oracle.run(imported.module, MODE, given)
+    np.testing.assert_array_equal(actual, expected)
+    assert facts_of(imported).computes == "weights of 8 bits, computes in float32"
 
 
 @pytest.mark.parametrize("factor", [-0.5, 0.0, np.inf])
