@@ -63,7 +63,12 @@ def _fetch_all(kept: Path) -> None:
 
 
 def _fetched(kept: Path) -> list[tuple[Package, Path]]:
-    return [(package, file) for package in PACKAGES for file in sorted((kept / package.folder).glob("*"))]
+    return [
+        (package, file)
+        for package in PACKAGES
+        for file in sorted((kept / package.folder).rglob("*"))
+        if file.name.endswith(SUFFIXES)
+    ]
 
 
 def _in_folder(folder: Path) -> list[tuple[Package, Path]]:
@@ -79,7 +84,8 @@ def _checked(
         found = check(file, package.shapes_of(file.name), compiles=compiles)
         origin = f"{package.registry} {package.name}".strip()
         size = f"{file.stat().st_size / 1e6:.2f}"
-        cells = [f"{package.folder}/{file.name}", origin, size, found.runs, found.answers.replace("|", "/")]
+        within = file.parts[file.parts.index(package.folder) :] if package.registry else file.parts[-2:]
+        cells = ["/".join(within), origin, size, found.runs, found.answers.replace("|", "/")]
         rows.append((cells, found))
         yield rows[-1]
 

@@ -1,4 +1,4 @@
-"""Checks a model file with the commands that a user would type: `octet inspect`, and `octet compile`."""
+"""Checks a model file: imports it as `octet inspect` does, and compiles it with `octet compile`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from benchmarks.models.published.shapes import open_shapes
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.facts import facts_of
+from service.compiler.importers.outline import outline_of
+from service.compiler.importers.uploads import upload_of
+from service.core.builds.options import parse_shapes
+from service.core.errors import OctetError
 
 _LIMIT_S = 1200
 _LONGEST = 200  # characters of a reason in the table
@@ -37,10 +45,10 @@ class Found:
 
 
 def check(file: Path, shapes: str, *, compiles: bool) -> Found:
-    """Inspects a file, and compiles it if `compiles` is true."""
-    facts = _octet("inspect", str(file), *_given(shapes))
+    """Imports a file, and compiles it if `compiles` is true."""
+    facts = _inspect(file, shapes)
     if "error" in facts and not shapes and (shapes := open_shapes(facts.get("inputs", ()))):
-        facts = _octet("inspect", str(file), *_given(shapes))
+        facts = _inspect(file, shapes)
     if "error" in facts:
         return Found("no", _refusal(facts["error"]), shapes)
     answers = _compiled(file, shapes) if compiles else ""
@@ -49,6 +57,41 @@ def check(file: Path, shapes: str, *, compiles: bool) -> Found:
 
 def _given(shapes: str) -> list[str]:
     return ["--input-shape", shapes] if shapes else []
+
+
+def _inspect(file: Path, shapes: str) -> dict[str, Any]:
+    """Returns the facts or the outline of a file, which a forked process reads. So a file that crashes the process or
+    takes too long does not stop the others, and TVM is loaded once.
+    """
+    fork = get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    child = fork.Process(target=_import, args=(file, shapes, sender))
+    child.start()
+    sender.close()
+    try:
+        if receiver.poll(_LIMIT_S):
+            found: dict[str, Any] = json.loads(receiver.recv_bytes())
+            return found
+        return {"error": {"message": f"the import took more than {_LIMIT_S} s"}}
+    except EOFError:
+        child.join()
+        return {"error": {"message": f"the import ended with exit status {child.exitcode}"}}
+    finally:
+        child.kill()
+        child.join()
+
+
+def _import(file: Path, shapes: str, sender: Connection) -> None:
+    with upload_of(file) as upload:  # packs an ONNX file with its external data
+        data = upload.read_bytes()
+    try:
+        document = facts_of(import_model(data, shapes=parse_shapes(shapes))).to_json()
+    except OctetError as error:
+        try:
+            document = outline_of(data, error).to_json()
+        except OctetError as other:
+            document = {"error": other.to_json()}
+    sender.send_bytes(json.dumps(document).encode())
 
 
 def _runs(facts: Mapping[str, Any]) -> str:

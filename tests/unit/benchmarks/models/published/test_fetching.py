@@ -26,6 +26,7 @@ def inner() -> bytes:
 CHUNKS = {"/models/net": {"chunks": [{"hash": "c2"}, {"hash": "c1"}]}, "/wasm": {"chunks": [{"hash": "c3"}]}}
 MEMBERS = {
     "package/assets/a.onnx": b"1",
+    "package/assets/a.onnx.data": b"5",
     "package/README.md": b"2",
     "../../outside.tflite": b"3",
     "package/data.zip": inner(),
@@ -61,11 +62,12 @@ def test_only_model_files_are_extracted(registry: str, tmp_path: Path, monkeypat
     assert package.folder == "scope-package"
     found = fetching.fetch(package, tmp_path / package.folder)
     assert {each.name: each.read_bytes() for each in found} == {
-        "assets-a.onnx": b"1",
+        "a.onnx": b"1",
         "outside.tflite": b"3",
-        "inner-b.onnx": b"4",
+        "b.onnx": b"4",
         "net.onnx": b"twoone",
     }
+    assert (tmp_path / package.folder / "assets" / "a.onnx.data").read_bytes() == b"5"
     assert sorted(tmp_path.rglob("*.tflite")) == [tmp_path / package.folder / "outside.tflite"]
 
 

@@ -17,3 +17,12 @@ def test_a_picture_has_a_common_size_and_a_text_is_short() -> None:
 
 def test_scalars_and_fixed_shapes_are_left_out() -> None:
     assert open_shapes([{"name": "a", "shape": []}, {"name": "b", "shape": [1, 2]}]) == ""
+
+
+def test_dimensions_of_one_name_have_one_size() -> None:
+    inputs: list[dict[str, object]] = [
+        {"name": "spectrum", "shape": [1, 2, "S", 96]},
+        {"name": "bands", "shape": [1, 1, "S", 32]},
+        {"name": "mask", "shape": ["N", "S"]},
+    ]
+    assert open_shapes(inputs) == "spectrum=1,2,224,96;bands=1,1,224,32;mask=1,224"
