@@ -30,6 +30,7 @@ _TENSOR_TYPES = {
     np.dtype(np.bool_): schema.TensorType.BOOL,
     np.dtype(np.int16): schema.TensorType.INT16,
     np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.complex64): schema.TensorType.COMPLEX64,
 }
 # The operator version since which int8 is allowed (lite/tools/versioning/op_version.cc). It is 1 for operators that are
 # not listed.

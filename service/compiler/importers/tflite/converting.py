@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from tvm import relax
 
 from service.compiler.importers.builder.module import At
+from service.compiler.importers.tflite.complex import Complex
 from service.compiler.importers.tflite.delegate import builtin_kernel, takes
 from service.compiler.importers.tflite.dilation import join_dilated
-from service.compiler.importers.tflite.model import Model, State, Subgraph
-from service.compiler.importers.tflite.node import Node, constant_of, constants_of
+from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph
+from service.compiler.importers.tflite.node import Node, Value, constant_of, constants_of
 from service.compiler.importers.tflite.operators import RULES
+from service.compiler.importers.tflite.operators.spectral import COMPLEX_MOVES
 from service.compiler.importers.tflite.support import check_support, dtypes_of
 from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import shape_of
@@ -74,26 +76,54 @@ class Converter:
             self._prepared[number] = replace_zero_scales(join_dilated(graph))
         return self._prepared[number]
 
-    def _converted(self, graph: Subgraph, given: dict[int, relax.Expr]) -> dict[int, relax.Expr]:
+    def _converted(self, graph: Subgraph, given: dict[int, relax.Expr]) -> dict[int, Value]:
         """Returns the value of each tensor that is given or computed."""
-        values = dict(given)
+        values: dict[int, Value] = {**given}
         for operator in graph.operators:
             node = Node(graph, operator, self._builder, values, self._constants, builtin_kernel, takes, self._run)
             self._at(operator.label, node.output.label)
-            made = RULES[operator.name].converter(dtypes_of(graph, operator))(node)
-            results = made if isinstance(made, list) else [node.clipped(made)]
+            results = self._moved(graph, operator, values) or self._computed(graph, operator, node)
             node.require(len(results) == len(node.outputs), f"has {len(node.outputs)} outputs, not {len(results)}")
             for tensor, value in zip(node.outputs, results, strict=True):
-                node.expect(tensor, value)
+                if isinstance(value, Complex):
+                    node.require(tensor.dtype == "complex64", f"computes complex64, but its output is {tensor.dtype}")
+                else:
+                    node.expect(tensor, value)
                 values[tensor.index] = value
         return values
 
-    def _result(self, graph: Subgraph, index: int, values: dict[int, relax.Expr]) -> relax.Expr:
+    def _computed(self, graph: Subgraph, operator: Operator, node: Node) -> list[Value]:
+        made = RULES[operator.name].converter(dtypes_of(graph, operator))(node)
+        if isinstance(made, list):
+            return [*made]
+        return [made if isinstance(made, Complex) else node.clipped(made)]
+
+    def _moved(self, graph: Subgraph, operator: Operator, values: dict[int, Value]) -> list[Value] | None:
+        """Returns the result of an operator that moves complex values: it moves their real and imaginary parts. Returns
+        None for other operators.
+        """
+        source = values.get(operator.inputs[0]) if operator.inputs else None
+        if not isinstance(source, Complex) or operator.name not in COMPLEX_MOVES:
+            return None
+        parts = []
+        for part in (source.real, source.imaginary):
+            given = {**values, operator.inputs[0]: part}
+            node = Node(graph, operator, self._builder, given, self._constants)
+            (moved,) = self._computed(graph, operator, node)
+            assert not isinstance(moved, Complex)
+            parts.append(moved)
+        return [Complex(*parts)]
+
+    def _result(self, graph: Subgraph, index: int, values: dict[int, Value]) -> relax.Expr:
         """Returns the value of an output: an operator's result, an input or a constant."""
         tensor = graph.tensors[index]
-        return values[index] if tensor.data is None else constant_of(self._constants, graph, tensor, tensor.data)
+        value = values[index] if tensor.data is None else constant_of(self._constants, graph, tensor, tensor.data)
+        if isinstance(value, Complex):
+            message = f"the output {tensor.label} is complex, which cannot be compiled"
+            raise Unsupported(message, tensor=tensor.label, hint="end the model with its real and imaginary parts")
+        return value
 
-    def _left(self, state: State, values: dict[int, relax.Expr]) -> relax.Expr:
+    def _left(self, state: State, values: dict[int, Value]) -> relax.Expr:
         """Returns the value that `state` has after a call."""
         tensor = self._model.tensors[state.result]
         if tensor.data is None and state.result not in values:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax
@@ -13,6 +14,7 @@ from tvm import relax
 from service.compiler.importers.builder import node as base
 from service.compiler.importers.builder.constants import Constants, Layout
 from service.compiler.importers.tflite import activations
+from service.compiler.importers.tflite.complex import Complex
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.tensors import MAX_BYTES
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Quantization, Subgraph, Tensor
@@ -26,6 +28,7 @@ from service.core.errors import MalformedModel
 from service.core.models.arrays import Array
 
 _GROWTH = 5
+Value: TypeAlias = relax.Expr | Complex
 _INT32 = 2  # TensorType in schema.fbs
 # Converts a subgraph for an operator: the operator's label, the number of the subgraph and its inputs -> its outputs.
 Run = Callable[[str, int, Sequence[relax.Expr]], list[relax.Expr]]
@@ -78,7 +81,7 @@ class Node(base.Node):
         model: Subgraph,
         operator: Operator,
         builder: relax.BlockBuilder,
-        values: MutableMapping[int, relax.Expr],
+        values: MutableMapping[int, Value],
         constants: Constants,
         kernel_of: Callable[[Node], str | None] = lambda node: None,
         is_delegated: Callable[[Node], bool] = lambda node: False,
@@ -113,8 +116,10 @@ class Node(base.Node):
         index = self.operator.inputs[position]
         if index < 0:
             self.malformed(f"has no input {position}")
-        tensor = self.model.tensors[index]
-        return replace(tensor, shape=shape_of(self._values[index])) if index in self._values else tensor
+        tensor, value = self.model.tensors[index], self._values.get(index)
+        if value is None:
+            return tensor
+        return replace(tensor, shape=shape_of(value.real if isinstance(value, Complex) else value))
 
     def image(self) -> tuple[int, ...]:
         """Returns the shape of the first input, which must be `[N, H, W, C]`."""
@@ -129,8 +134,19 @@ class Node(base.Node):
         """Returns the input as an expression, computed or constant."""
         tensor = self.input(index)
         if tensor.data is None:
-            return self._values[tensor.index]
+            value = self._values[tensor.index]
+            if isinstance(value, Complex):
+                self.unsupported("computes with complex values, which cannot be compiled", tensor)
+            return value
         return constant_of(self._constants, self.model, tensor, tensor.data)
+
+    def complex_value(self, index: int) -> Complex:
+        """Returns the input, a computed tensor of complex64."""
+        tensor = self.input(index)
+        value = self._values.get(tensor.index)
+        if not isinstance(value, Complex):
+            self.unsupported("reads complex constants, which cannot be compiled", tensor)
+        return value
 
     def exprs(self) -> list[relax.Expr]:
         return [self.expr(index) for index in range(self.input_count)]
@@ -151,7 +167,7 @@ class Node(base.Node):
     def data_if_constant(self, index: int) -> Array | None:
         """Returns the elements of an input that is constant, and None for other inputs."""
         tensor = self.input(index)
-        return value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
+        return value_of(self.expr(index)) if tensor.data is None else tensor.data
 
     def keep_stored(self, real: relax.Constant, stored: Array, kind: QuantizedType) -> relax.Constant:
         """Returns `real`, and records from which stored values it was computed."""

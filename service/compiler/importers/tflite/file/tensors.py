@@ -31,6 +31,7 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.BOOL: np.dtype("?"),
     tflite.TensorType.INT16: np.dtype("<i2"),
     tflite.TensorType.INT8: np.dtype("i1"),
+    tflite.TensorType.COMPLEX64: np.dtype("<c8"),
 }
 # Element types that the `tflite` package does not know yet.
 _NEWER_TYPES = {19: "int2", 20: "uint4", 21: "float8_e4m3fn", 22: "float8_e5m2"}

@@ -33,6 +33,7 @@ from service.compiler.importers.tflite.operators import (
     sequences,
     shape,
     softmax,
+    spectral,
     transposed,
     unary,
     unquantized,
@@ -81,9 +82,9 @@ RULES: dict[str, Rule] = {
     "AVERAGE_POOL_2D": wide(pooling.pool(is_max=False), (1, 1)),
     "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=SIGNED, writes=SIGNED),
     "BATCH_TO_SPACE_ND": moving(padding.batch_to_space, (3, 3)),
-    "CAST": Rule(casts.cast, (1, 1), reads=ANY, writes=ANY),
+    "CAST": Rule(casts.cast, (1, 1), reads=ANY | {"complex64"}, writes=ANY),
     "CEIL": _real(relax.op.ceil),
-    "CONCATENATION": replace(moving(joining.concatenation, (1, ANY_NUMBER), activations=None), skips_empty=True),
+    "CONCATENATION": moving(joining.concatenation, (1, ANY_NUMBER), activations=None),
     "CONV_2D": wide(convolution.convolution(depthwise=False), (2, 3)),
     "CUSTOM(Convolution2DTransposeBias)": Rule(transposed.transpose_conv_with_bias, (3, 3), reads=FLOAT, writes=FLOAT),
     "CUSTOM(TFLite_Detection_PostProcess)": Rule(
@@ -224,4 +225,6 @@ _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}
-RULES |= unquantized.RULES | indexing.RULES | control.RULES | sequences.RULES
+RULES |= unquantized.RULES | indexing.RULES | control.RULES | sequences.RULES | spectral.RULES
+for _name in spectral.COMPLEX_MOVES:
+    RULES[_name] = replace(RULES[_name], reads=RULES[_name].reads | {"complex64"}, writes=ANY | {"complex64"})

@@ -10,12 +10,16 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.spectral import real_part
 
 _SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 represents exactly
 
 
 def cast(node: Node) -> relax.Expr:
     source, target = node.input(0).dtype, node.output.dtype
+    if source == "complex64":
+        node.require_supported(target == "float32", f"casts complex64 to {target}")
+        return real_part(node)
     x = node.expr(0)
     if target == "bool" and source != "bool":
         # `not_equal` would be compiled to an ordered comparison, which is false for NaN. But NaN is true.

@@ -76,8 +76,6 @@ def split_v(node: Node) -> list[relax.Expr]:
     rest = shape[axis] - sum(size for size in sizes if size != -1)
     sizes = [rest if size == -1 else size for size in sizes]
     movement.split_sizes(node, shape[axis], sizes, len(node.outputs))
-    if 0 in sizes:
-        node.unsupported(f"splits axis {axis} of shape {list(shape)} into {sizes}, one of which has no elements")
     return _parts(node, 0, sizes, axis)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tvm import relax
 
+from service.compiler.importers.tflite.complex import Complex
 from service.compiler.importers.tflite.node import Node
 
 STORAGES = frozenset({"int8", "uint8"})
@@ -20,6 +22,7 @@ NUMBERS = WIDE | INTEGERS
 BOOL = frozenset({"bool"})
 FLOAT = frozenset({"float32"})
 ANY_NUMBER = 1 << 16
+Converted: TypeAlias = relax.Expr | Complex | list[relax.Expr]  # the output of an operator, or its outputs
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Rule:
         reads, writes: dtypes that the activations and the output may have.
     """
 
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]]
+    convert: Callable[[Node], Converted]
     arity: tuple[int, int]
     activations: int | None = 1
     first: int = 0
@@ -57,7 +60,7 @@ class Rule:
     def reads_dtype(self, dtype: str) -> bool:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
 
-    def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
+    def converter(self, dtypes: Sequence[str]) -> Callable[[Node], Converted]:
         """Returns the converter for inputs of `dtypes`. The dtype of the first activation decides whether the operator
         computes with real values.
         """
@@ -76,18 +79,18 @@ class Rule:
 
 
 def moving(
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
+    convert: Callable[[Node], Converted],
     arity: tuple[int, int],
     activations: int | None = 1,
     first: int = 0,
     outputs: int = 1,
 ) -> Rule:
-    """Returns the rule of an operator that moves elements of any dtype."""
-    return Rule(convert, arity, activations, first, ANY, ANY, outputs)
+    """Returns the rule of an operator that moves elements of any dtype, or none."""
+    return Rule(convert, arity, activations, first, ANY, ANY, outputs, skips_empty=True)
 
 
 def wide(
-    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
+    convert: Callable[[Node], Converted],
     arity: tuple[int, int],
     activations: int | None = 1,
     first: int = 0,
