@@ -36,7 +36,7 @@ def _with_fixed_shapes(importer: Callable[[bytes, At], ImportedModel]) -> Callab
 
 
 IMPORTERS: dict[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
-    TFLITE: _with_fixed_shapes(tflite.import_model),
+    TFLITE: tflite.import_model,
     ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
     PT2: exported.import_exported,

@@ -82,7 +82,7 @@ class Converter:
         for operator in graph.operators:
             node = Node(graph, operator, self._builder, values, self._constants, builtin_kernel, takes, self._run)
             self._at(operator.label, node.output.label)
-            results = self._moved(graph, operator, values) or self._computed(graph, operator, node)
+            results = self._move_parts(graph, operator, values) or self._convert_operator(graph, operator, node)
             node.require(len(results) == len(node.outputs), f"has {len(node.outputs)} outputs, not {len(results)}")
             for tensor, value in zip(node.outputs, results, strict=True):
                 if isinstance(value, Complex):
@@ -92,13 +92,13 @@ class Converter:
                 values[tensor.index] = value
         return values
 
-    def _computed(self, graph: Subgraph, operator: Operator, node: Node) -> list[Value]:
+    def _convert_operator(self, graph: Subgraph, operator: Operator, node: Node) -> list[Value]:
         made = RULES[operator.name].converter(dtypes_of(graph, operator))(node)
         if isinstance(made, list):
             return [*made]
         return [made if isinstance(made, Complex) else node.clipped(made)]
 
-    def _moved(self, graph: Subgraph, operator: Operator, values: dict[int, Value]) -> list[Value] | None:
+    def _move_parts(self, graph: Subgraph, operator: Operator, values: dict[int, Value]) -> list[Value] | None:
         """Returns the result of an operator that moves complex values: it moves their real and imaginary parts. Returns
         None for other operators.
         """
@@ -109,7 +109,7 @@ class Converter:
         for part in (source.real, source.imaginary):
             given = {**values, operator.inputs[0]: part}
             node = Node(graph, operator, self._builder, given, self._constants)
-            (moved,) = self._computed(graph, operator, node)
+            (moved,) = self._convert_operator(graph, operator, node)
             assert not isinstance(moved, Complex)
             parts.append(moved)
         return [Complex(*parts)]

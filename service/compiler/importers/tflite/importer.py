@@ -7,7 +7,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from service.compiler.importers.builder.module import At, build_main, import_stage, param
+from service.compiler.importers.builder.module import At, Shapes, build_main, import_stage, param
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.names import join_names, printable, shortened
@@ -16,6 +16,7 @@ from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.file.metadata import metadata_of
 from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.model import Model
+from service.compiler.importers.tflite.shapes import naming_shapes, open_inputs, with_shapes
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support
 from service.compiler.importers.tflite.variables import find_states
@@ -23,26 +24,41 @@ from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
 
 
-def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
+def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
     """Returns the model that a TFLite file contains.
 
     Args:
         data: the file. Constants are copied into the module.
         at: called before each operator is converted, with the operator and its output's name. A supervisor can then
             report the operator if this process dies.
+        shapes: input name -> the shape that the input gets instead of the file's; "" means the only input.
 
     Raises:
+        InvalidInput: an input does not exist, or a shape has another number of dimensions.
         MalformedModel: the file does not follow the format, or an operator's definition is invalid.
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
     with import_stage():
-        model = find_states(read_model(data))
+        model = with_shapes(find_states(read_model(data)), shapes or {})
         check_support(model)
         model = replace_zero_scales(join_dilated(model))
-        module = _module(model, at)
+        with naming_shapes(model, shapes or {}):
+            module = _module(model, at)
         signature = signature_of(_with_outputs(model, module))
         metadata, notices = metadata_of(data, signature)
-        return ImportedModel(module, signature, TFLITE, metadata, (*_entry_notice(model), *notices))
+        return ImportedModel(
+            module, signature, TFLITE, metadata, (*_entry_notice(model), *_shape_notice(model, shapes), *notices)
+        )
+
+
+def _shape_notice(model: Model, shapes: Shapes | None) -> tuple[str, ...]:
+    """Returns the notice for a file that leaves sizes open, if the user gives no shapes. LiteRT's interpreter runs it
+    with one element there, unless its caller resizes the inputs.
+    """
+    found = open_inputs(model) if not shapes else []
+    if not found:
+        return ()
+    return (f"sizes that the file leaves open are 1, choose others with --input-shape: {join_names(found)}",)
 
 
 def _entry_notice(model: Model) -> tuple[str, ...]:

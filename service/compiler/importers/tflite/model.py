@@ -100,6 +100,8 @@ class Tensor:
         storage: a number that constants have in common if they share their bytes; None for computed tensors and inputs.
         data: the elements of a constant that operators can use, read-only.
         is_variable: true if the tensor's elements persist from one call to the next.
+        is_open: true if the file has -1 as a size in `shape` too, so that LiteRT runs the model only after its caller
+            has resized this input.
         oddity: the reason why no operator can use the tensor, such as "is sparse"; None if operators can use it.
         sparse: the stored elements of a sparse constant, which only DENSIFY can use.
         packed_bits: the bits of an element of a constant that is packed in the file (int4, int2) and int8 here; else
@@ -116,6 +118,7 @@ class Tensor:
     storage: int | None = None
     data: Array | None = None
     is_variable: bool = False
+    is_open: bool = False
     oddity: str | None = None
     sparse: Sparse | None = None
     packed_bits: int = 0

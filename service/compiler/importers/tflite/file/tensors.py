@@ -21,6 +21,7 @@ from service.core.models.arrays import Array
 MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
 _NO_BUFFER = 0
+_OPEN = -1  # a size that the caller chooses
 
 _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.FLOAT32: np.dtype("<f4"),
@@ -89,7 +90,9 @@ class _Reader:
         self._label = shortened(self._name) or f"tensor #{index}"
 
     def tensor(self) -> Tensor:
-        raw, shape = self._raw(), ints(self._table, "Shape")
+        raw, declared = self._raw(), ints(self._table, "Shape")
+        signature = ints(self._table, "ShapeSignature")
+        shape = tuple(1 if size == _OPEN else size for size in declared)
         bits = _PACKED_TYPES.get(self._table.Type(), 0) if raw is not None else 0
         dtype = np.dtype("i1") if bits else _NUMPY_TYPES.get(self._table.Type())
         oddity = self._oddity(shape, dtype)
@@ -98,9 +101,10 @@ class _Reader:
             name=self._name,
             dtype=dtype.name if dtype else _TYPE_NAMES.get(self._table.Type(), f"type {self._table.Type()}"),
             shape=shape,
-            signature=ints(self._table, "ShapeSignature"),
+            signature=signature or (declared if _OPEN in declared else ()),
             storage=None if raw is None else self._table.Buffer(),
             is_variable=bool(self._table.IsVariable()),
+            is_open=_OPEN in declared,
             oddity=oddity,
             packed_bits=bits,
         )
@@ -119,9 +123,8 @@ class _Reader:
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
         """Returns the reason why no operator can use the tensor, or None if operators can use it.
 
-        A tensor counts as dynamic if `shape` has a dynamic size. Dynamic sizes in `shape_signature` have no effect,
-        because LiteRT runs a model with `shape` unless its caller resizes the inputs (`ParseTensors` in
-        tflite/core/interpreter_builder.cc).
+        A size of -1 becomes 1 here; `shapes` decides whether an input may have it. The sizes of all other tensors are
+        computed.
         """
         quantization = self._table.Quantization()
         if dtype is None:
@@ -133,7 +136,7 @@ class _Reader:
         if len(shape) > _MAX_RANK:
             return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
         if any(size < 0 for size in shape):
-            return f"has the dynamic shape {list(shape)}; convert the model with fixed input shapes"
+            return f"has the shape {list(shape)}"
         if math.prod(shape) * dtype.itemsize > MAX_BYTES:
             return f"has shape {list(shape)}, which is more than 2 GiB"
         return None
