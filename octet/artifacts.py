@@ -23,6 +23,8 @@ def compile(
     numerics: str | None = None,
     batch: int = 1,
     input_shape: str = "",
+    member: str = "",
+    signature: str = "",
     accept_differences: bool = False,
     dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
@@ -40,6 +42,8 @@ def compile(
         batch: the number of samples in a call.
         input_shape: the shapes of inputs whose shapes the file leaves open, as `octet compile --input-shape` takes
             them: `x=1,3,224,224`, or `1x[16,32,64]` for several sizes.
+        member: the model in a bundle of TFLite models (.task or .litertlm); by default the only one.
+        signature: the entry point of a TFLite file with several signatures; by default the first one.
         accept_differences: true to return a model whose outputs differ from those of the reference runtime.
         dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
             `OCTET_DIALECTS` (docs/how-to/dialects.md). Their code runs, so name only files that you trust. What other
@@ -63,7 +67,7 @@ def compile(
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
     shapes = parse_open_shapes(input_shape)
     progress = Stages(on_stage)
-    with added(dialects), upload_of(Path(source)) as upload:
+    with added(dialects), upload_of(Path(source), member, signature) as upload:
         built = [
             compile_to(upload, path, target, numerics, with_acceptance(options, accept_differences), settings, progress)
             for options in with_sizes([batch], shapes)

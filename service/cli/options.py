@@ -137,6 +137,24 @@ InputShapeOption = Annotated[
         show_default=False,
     ),
 ]
+MemberOption = Annotated[
+    str,
+    typer.Option(
+        "--member",
+        metavar="NAME",
+        help="The model in a bundle of TFLite models (.task or .litertlm).",
+        show_default="the only one",
+    ),
+]
+SignatureOption = Annotated[
+    str,
+    typer.Option(
+        "--signature",
+        metavar="NAME",
+        help="The entry point of a TFLite file with several signatures.",
+        show_default="the first one",
+    ),
+]
 TuneOption = Annotated[
     str | None,
     typer.Option(

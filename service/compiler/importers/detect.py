@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from service.compiler.importers.zip_names import names_of
+from service.compiler.importers.zip_names import has_models, names_of
 from service.core.errors import InvalidInput, UnsupportedFormat
 
 TFLITE = "tflite"
@@ -44,6 +44,11 @@ _ONNX_MODEL_VERSION, _ONNX_GRAPH, _ONNX_OPSET = 0x28, 0x3A, 0x42
 
 # Files that people upload by mistake: first bytes, name of the format, and the right way to upload the model.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
+    (
+        b"LITERTLM",
+        "a bundle of TFLite models",
+        "compile or push one of them: octet push FILE --member NAME; without --member, it lists them",
+    ),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "convert the model to a quantized .tflite file"),
     (b"\x12\x01\0\0\0\0\0\0", "MXNet parameters without their symbol", _MXNET_HINT),
     (b"oci-layout\0", "a compiled artifact", "octet push DIR, or PUT /api/v1/artifacts?name=NAME"),
@@ -135,6 +140,11 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
         return OPENVINO
     if sum(name.endswith(".onnx") for name in names) == 1:
         return ONNX
+    if has_models(names):
+        raise UnsupportedFormat(
+            "the file is a bundle of TFLite models",
+            hint="compile or push one of them: octet push FILE --member NAME; without --member, it lists them",
+        )
     what, hint = "a zip archive", "unpack it and upload the model inside"
     if "data.pkl" in inside:
         what = "a state_dict or another object that torch.save wrote, not a program"

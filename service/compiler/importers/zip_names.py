@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from typing import BinaryIO
 
 _MOST_BYTES = 1 << 24  # limit of the directory
 _END = struct.Struct("<4s4H2LH")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
 _LONGEST_COMMENT = 1 << 16
+_MODEL_SUFFIXES = (".tflite", ".task")
+_MODEL_PREFIX = "TF_LITE_"  # names of the models in a .task file of a language model
 
 
 def names_of(file: BinaryIO) -> frozenset[str] | None:
@@ -46,3 +49,8 @@ def _names(directory: bytes, count: int) -> frozenset[str] | None:
         names.add(directory[position : position + name].decode("utf-8", "replace"))
         position += name + extra + comment
     return frozenset(names)
+
+
+def has_models(names: Iterable[str]) -> bool:
+    """Returns true if an archive with records of these names is a bundle of TFLite models (`bundles`)."""
+    return any(name.endswith(_MODEL_SUFFIXES) or name.rpartition("/")[2].startswith(_MODEL_PREFIX) for name in names)

@@ -23,11 +23,13 @@ from service.cli.options import (
     LabelsOption,
     LayoutOption,
     MeanOption,
+    MemberOption,
     ModelFile,
     NumericsOption,
     RawOption,
     ResizeOption,
     SaveOption,
+    SignatureOption,
     StdOption,
     TargetOption,
     ThreadsOption,
@@ -66,6 +68,8 @@ def compile(
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The batch size.")] = 1,
+    member: MemberOption = "",
+    signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
     tune: TuneOption = None,
     accept_differences: AcceptOption = False,
@@ -84,7 +88,7 @@ def compile(
         from service.compiler.build.local import compile_to
 
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
-        with upload_of(file) as upload, StageView(output.progress) as view:
+        with upload_of(file, member, signature) as upload, StageView(output.progress) as view:
             made = [
                 compile_to(upload, output_dir, target, numerics, options, settings, view)
                 for options in _options(batch, tune, joined_shapes(input_shape), accept_differences)

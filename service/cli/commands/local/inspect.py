@@ -10,7 +10,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.options import DialectOption, InputShapeOption, JsonOption, ModelFile, joined_shapes, load_checked
+from service.cli.options import (
+    DialectOption,
+    InputShapeOption,
+    JsonOption,
+    MemberOption,
+    ModelFile,
+    SignatureOption,
+    joined_shapes,
+    load_checked,
+)
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.cli.reports import floating_lines
@@ -40,18 +49,21 @@ def inspect(
     file: ModelFile,
     graph: GraphOption = False,
     constants: ConstantsOption = False,
+    member: MemberOption = "",
+    signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
     dialect: DialectOption = None,
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a model file's signature, operators and quantization."""
+    part = (member, signature)
     with reporting(as_json) as output:
         require_compiler()
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed, joined_shapes(input_shape), constants)
+            show_graph(output, file, as_json, allow_unsandboxed, joined_shapes(input_shape), constants, part)
             return
-        found, _ = look_into(file, allow_unsandboxed, joined_shapes(input_shape))
+        found, _ = look_into(file, allow_unsandboxed, joined_shapes(input_shape), part=part)
         if as_json:
             output.document(found.to_json())
         else:
@@ -65,22 +77,29 @@ def show_graph(
     allow_unsandboxed: bool = False,
     input_shape: str = "",
     constants: bool = False,
+    part: tuple[str, str] = ("", ""),
 ) -> None:
     """Prints a model file's operators, one per line."""
-    found, text = look_into(file, allow_unsandboxed, input_shape, constants)
+    found, text = look_into(file, allow_unsandboxed, input_shape, constants, part)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
     output.document({"graph": text}) if as_json else output.text(text)
 
 
 def look_into(
-    file: Path, allow_unsandboxed: bool, input_shape: str = "", constants: bool = False
+    file: Path,
+    allow_unsandboxed: bool,
+    input_shape: str = "",
+    constants: bool = False,
+    part: tuple[str, str] = ("", ""),
 ) -> tuple[Facts | Outline, str]:
-    """Returns a model file's facts and its graph; or its outline, if it cannot be compiled."""
+    """Returns a model file's facts and its graph; or its outline, if it cannot be compiled. `part` is the member and
+    the signature that `upload_of` takes.
+    """
     from service.compiler.build.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
-    with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
+    with upload_of(file, *part) as upload, tempfile.TemporaryDirectory() as within:
         shapes = parse_shapes(input_shape)
         return inspect_file(upload, Path(within), settings, shapes, with_constants=constants)
 

@@ -25,10 +25,12 @@ from service.cli.options import (
     LabelsOption,
     LayoutOption,
     MeanOption,
+    MemberOption,
     ModelFileOrArtifact,
     NumericsOption,
     ResizeOption,
     ServerOption,
+    SignatureOption,
     StdOption,
     TuneOption,
     joined_shapes,
@@ -82,6 +84,8 @@ def push(
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
     tune: TuneOption = None,
+    member: MemberOption = "",
+    signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
     labels: LabelsOption = None,
     mean: MeanOption = "",
@@ -121,7 +125,7 @@ def push(
                 pushed = push_artifact(client, upload, name or model_name_of(file), output, detach, metadata, accept)
             _send_score(client, file, pushed["build"]["artifact"], output)
         else:
-            with upload_of(file) as upload:
+            with upload_of(file, member, signature) as upload:
                 name_here, options = name or model_name_of(file), options | accept
                 pushed = push_model(client, upload, name_here, target, numerics, output, options, detach, metadata)
         if target == ALL:
