@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -118,9 +119,9 @@ def _sorted(layers: Mapping[int, Layer]) -> tuple[Layer, ...]:
 def _metadata(root: Element) -> dict[str, str]:
     """Returns the texts in `rt_info`: `<rt_info><model_info><labels value="cat dog"/>` is `model_info.labels`."""
     found: dict[str, str] = {}
-    waiting = [("", element) for element in root.all("rt_info")]
+    waiting = deque(("", element) for element in root.all("rt_info"))
     while waiting and len(found) < _MOST_METADATA:
-        prefix, element = waiting.pop(0)
+        prefix, element = waiting.popleft()
         for child in element.children:
             path = f"{prefix}{child.name}"
             if "value" in child.attributes:
