@@ -44,10 +44,11 @@ def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
     values = equal = 0
     largest: float | None = 0.0
     low = high = 0.0
-    is_real = False
+    is_real = is_double = False
     for output, wanted in pairs:
         values += wanted.size
         is_real = is_real or wanted.dtype.kind not in _INTEGERS
+        is_double = wanted.dtype == np.float64
         if output.shape != wanted.shape or output.dtype != wanted.dtype:
             largest = None
             continue
@@ -59,7 +60,7 @@ def compare_output(pairs: Iterable[tuple[Array, Array]]) -> OutputComparison:
             low, high = min(low, finite.min(initial=0.0)), max(high, finite.max(initial=0.0))
     # Both bounds are halved before the subtraction, because the distance between two float64 values may overflow.
     span = min(high / 2 - low / 2, np.finfo(np.float64).max / 2) * 2
-    return OutputComparison(values, equal, is_real, largest, float(span))
+    return OutputComparison(values, equal, is_real, largest, float(span), is_double)
 
 
 def compare_outputs(

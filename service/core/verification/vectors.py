@@ -30,8 +30,8 @@ class InputFill:
     """Generates values for one input of any dtype and shape, including shapes with one element or none.
 
     Attributes:
-        low, high: for integers the input's bounds, or else the limits of the type. For floats ±1e6, which saturates any
-            quantization of them.
+        low, high: for integers the input's bounds, or else the limits of the type. For floats ±1e6 (float16: ±65504),
+            which saturates any quantization of them.
         middle: for integers the zero point, or else the middle between `low` and `high`. For floats 0.
         ramp: evenly spaced values from `low` to `high`; for floats from -16 to 16, which need not saturate.
     """
@@ -43,7 +43,8 @@ class InputFill:
         self.high: Any
         steps = min(_RAMP_STEPS, self.size)
         if self.dtype.kind == "f":
-            self.low, self.high, self.middle = -1e6, 1e6, 0
+            self.high = min(1e6, float(np.finfo(self.dtype).max))
+            self.low, self.middle = -self.high, 0
             self.ramp = np.linspace(-16, 16, steps).tolist()
             return
         self.low, self.high = (

@@ -131,7 +131,7 @@ def report(
     Returns:
         A dictionary with these members:
 
-        - `exact`: True if every value equals the canonical form's.
+        - `exact`: True if every value equals the canonical form's; in float64, to within `DOUBLE_TOLERANCE`.
         - `verified`: True if the artifact is exact and the outcome is not `different`.
         - `accepted`: True if a build that differs may be served; otherwise absent.
         - `outcome`: see `core.verification.agreement.decide`.
@@ -146,7 +146,7 @@ def report(
     own, *others = statements
     ran = next((statement for statement in others if statement.comparison is not None), None)
     outcome = (ran.outcome if ran else None) or Outcome.OWN_ONLY
-    exact = own.comparison is not None and own.comparison.is_equal
+    exact = own.comparison is not None and all(each.is_reproduced for each in own.comparison.outputs)
     followed = _followed(ran, sessions)
     is_accepted = exact and accepts and outcome is Outcome.DIFFERENT
     return {

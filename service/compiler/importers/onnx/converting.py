@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from service.compiler.importers.onnx.folding import folded, folds
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold, Value
 from service.compiler.importers.onnx.operators import RULES
+from service.compiler.importers.onnx.operators.doubles import DOUBLES, is_double
 from service.compiler.importers.qdq import Operator
 
 
@@ -31,8 +34,13 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
 
 
 def _convert(node: Node) -> Value | tuple[Value, ...]:
-    made = RULES[node.operator.op_type].convert(node)
+    computes_doubles = is_double(node) and not all(isinstance(node.value(at), np.ndarray) for at in _given(node))
+    made = DOUBLES[node.operator.op_type](node) if computes_doubles else RULES[node.operator.op_type].convert(node)
     return made if isinstance(made, tuple) else node.clipped(made)
+
+
+def _given(node: Node) -> list[int]:
+    return [index for index in range(node.input_count) if node.has(index)]
 
 
 def _unfolded(state: State, operator: Operator) -> Value | tuple[Value, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from service.core.verification.agreement import OutputComparison
 from service.core.verification.comparison import compare_output, compare_outputs, equal_values
 
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
@@ -67,3 +70,12 @@ def test_outputs_are_compared_for_the_inputs_that_are_named() -> None:
     found = compare_outputs(outputs, expected, [0, 2])
     assert found.inputs == (0, 2)
     assert [(each.values, each.equal, each.largest_difference) for each in found.outputs] == [(2, 1, 5), (2, 2, 0)]
+
+
+@pytest.mark.parametrize(("dtype", "is_reproduced"), [(np.float64, True), (np.float32, False)])
+def test_only_float64_may_differ_in_the_last_places(dtype: type[np.floating[Any]], is_reproduced: bool) -> None:
+    wanted = np.array([1.0, 2.0], dtype)
+    compared = compare_output([(np.nextafter(wanted, dtype(3)), wanted)])
+    assert not compared.is_equal
+    assert compared.is_reproduced is is_reproduced
+    assert OutputComparison.from_json(compared.to_json()) == compared

@@ -65,7 +65,7 @@ def test_extreme_random_and_smooth_inputs_alternate() -> None:
 
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name != "BOOL"])
 def test_smooth_inputs_cover_at_least_half_of_their_range(datatype: str) -> None:
-    bounds = Bounds(-2.0, 6.0) if datatype == "FP32" else None
+    bounds = Bounds(-2.0, 6.0) if datatype.startswith("FP") else None
     low, high = (
         (-2.0, 6.0) if bounds else (float(np.iinfo(DATATYPES[datatype]).min), float(np.iinfo(DATATYPES[datatype]).max))
     )

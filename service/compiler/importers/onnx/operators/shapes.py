@@ -20,7 +20,7 @@ from service.core.models.arrays import Array
 
 _LONGEST = 1 << 16  # the most elements of a Range
 _MOST_AXES = 8
-_CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
+_CASTS = ("int64", "int32", "int16", "int8", "uint16", "uint8", "float32", "float64", "bool")
 _HALVES = ("bfloat16", "float16")
 
 
@@ -48,7 +48,7 @@ def cast(node: Node) -> Value:
         node.unsupported(f"casts {dtype} to {to}, which cannot be compiled", hint=hint)
     if to == "bool":
         return node.emit(relax.op.not_equal(node.expr(0), node.literal(np.array(0, dtype))))
-    if dtype == "float32" and to != "float64":
+    if dtype in ("float32", "float64") and to not in ("float32", "float64"):
         return _truncated(node, to)
     return node.emit(relax.op.astype(node.expr(0), to))
 

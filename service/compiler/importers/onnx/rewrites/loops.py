@@ -20,7 +20,7 @@ from service.core.models.arrays import Array
 
 NEXT = "octet.NextIteration"  # stands after the operators of an iteration, until these are converted
 _LOOP_INPUTS = 2  # the inputs of a Loop's body before the carried values: the iteration and the condition
-_MOST_OPERATORS = 20_000  # of all iterations of all loops of a model
+_MOST_OPERATORS = 20_000  # limit for a model, with all iterations counted
 _UNBOUNDED = np.iinfo(np.int64).max
 
 Known = Callable[[Operator, str], Array | None]  # the elements of a tensor, or None if it is computed at run time
