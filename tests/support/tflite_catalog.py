@@ -14,7 +14,7 @@ from tests.support import tflite_models as models
 from tests.support.tflite_arithmetic import ARITHMETIC, INT8_ONLY
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_movement import MOVEMENTS
-from tests.support.tflite_operator import unary_model
+from tests.support.tflite_operator import Constant, End, operator_model, unary_model
 
 X8, Y8 = Quant(0.05, -3), Quant(0.1, 7)
 X_U8, Y_U8 = Quant(0.05, 120), Quant(0.1, 131)
@@ -81,6 +81,22 @@ MODELS: dict[str, Callable[[], bytes]] = {
     ),
     "fully connected uint8": lambda: models.fully_connected_model(
         (2, 16), to_uint8(DENSE), BIAS, X_U8, WEIGHT_U8, WIDE_U8
+    ),
+    "fully connected int8, weights with a zero point": lambda: models.fully_connected_model(
+        (2, 16), DENSE, BIAS, X8, Quant(0.02, 9), WIDE8
+    ),
+    "fully connected int8, computed weights": lambda: operator_model(
+        "FULLY_CONNECTED",
+        [End((5, 37), np.int8, X8), End((9, 37), np.int8, Quant(0.02))],
+        [End((5, 9), np.int8, WIDE8)],
+        schema.FullyConnectedOptionsT(),
+    ),
+    "div int8": lambda: operator_model(
+        "DIV",
+        [End((3, 256), np.int8, X8), Constant(np.arange(1, 101, 33, dtype=np.int8)[:3, None], Quant(0.1))],
+        [End((3, 256), np.int8, Y8)],
+        schema.DivOptionsT(),
+        2,
     ),
     "add int8": lambda: models.binary_model("ADD", (1, 4, 4, 3), (1, 4, 4, 3), np.int8, X8, Y8, X8),
     "add broadcast": lambda: models.binary_model("ADD", (1, 4, 4, 3), (1, 1, 1, 3), np.int8, X8, Y8, X8),

@@ -200,7 +200,10 @@ def _transposed_kernel(node: Node) -> str:
 
 
 def _fully_connected(node: Node) -> bool:
-    """VisitFullyConnectedNode."""
+    """VisitFullyConnectedNode: int8 weights are symmetric."""
+    quantization = _in_file(node, 1).quantization
+    if node.output.dtype == "int8" and (quantization is None or any(quantization.zero_points)):
+        return False
     return _are_per_tensor(node, 0) and _has_taken_weights(node, 1, 0, 2) and _has_taken_bias(node, 2, optional=True)
 
 

@@ -26,7 +26,7 @@ def mul(
 def div(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
-    """Returns lhs / rhs in real values, broadcasting as NumPy does; all types per-tensor, stored as uint8."""
+    """Returns lhs / rhs in real values, broadcasting as NumPy does; all types per-tensor, stored as uint8 or int8."""
     return call_of("div", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
@@ -67,7 +67,8 @@ def _binary(o: Operation) -> relax.TensorType:
 
 def _div(o: Operation) -> relax.TensorType:
     storages = {o.per_tensor(name).dtype for name in ("lhs_type", "rhs_type", "out_type")}
-    o.require(storages == {"uint8"}, f"types must be uint8, not {' and '.join(sorted(storages))}")
+    is_allowed = storages in ({"uint8"}, {"int8"})
+    o.require(is_allowed, f"types must be uint8 or int8, not {' and '.join(sorted(storages))}")
     return _binary(o)
 
 

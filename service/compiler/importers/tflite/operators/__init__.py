@@ -57,7 +57,7 @@ from service.compiler.importers.tflite.operators.rule import (
 from service.compiler.importers.tflite.operators.sequences import lstm, rnn
 from service.compiler.qnn import ops
 
-_DIVIDED = frozenset({"uint8", "int32"})
+_DIVIDED = STORAGES | {"int32"}
 _WHOLE = frozenset({"int8", "int16", "int32"})
 _MODULO = _WHOLE | {"int64", "float32"}
 _FLOORED = _WHOLE | {"float32"}

@@ -79,9 +79,10 @@ def output_channels_first(weights: Array) -> Array:
     return np.transpose(weights, (3, 1, 2, 0))
 
 
-def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> QuantizedType:
+def weights_type(node: Node, channel_axis: int, *, source: int = 0, asymmetric: bool = False) -> QuantizedType:
     """Returns the type of weights. In the file, their output channels are on `channel_axis`; in the module, they come
-    first. `source` is the index of the input with the activations.
+    first. `source` is the index of the input with the activations. With `asymmetric`, int8 weights with one scale may
+    have a zero point.
 
     int8 weights must be symmetric, and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite
     8-bit quantization specification). 16-bit and real activations have int8 weights.
@@ -98,7 +99,8 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
             f"has weights quantized along dimension {quantization.axis}, not {channel_axis}",
             tensor,
         )
-    if storage == "int8" and any(quantization.zero_points):
+    may_shift = asymmetric and activations == "int8" and not quantization.per_axis
+    if storage == "int8" and any(quantization.zero_points) and not may_shift:
         node.unsupported("has int8 weights with a zero point other than 0", tensor)
     node.check_quantization(tensor, quantization)
     axis = 0 if quantization.per_axis else None

@@ -37,9 +37,9 @@ def fully_connected(node: Node) -> relax.Var:
     if node.input(1).blocks is not None:
         node.unsupported("has weights in blocks for stored activations, for which LiteRT has no kernel", node.input(1))
     x, units = rows_of(node)
-    in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
+    in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0, asymmetric=True)
     bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)
-    call = ops.dense(x, node.constant(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
+    call = ops.dense(x, node.expr(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
     return restored(node, requantized(node, call, in_type, weight_type), units)
 
 

@@ -14,6 +14,7 @@ from service.compiler.qnn.numerics.functions.softmax import reciprocal
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.compiler.qnn.numerics.scaling.fixed_point import saturating_rounding_doubling_high_mul
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES
 from service.core.models.arrays import Array
 
 _VALUES = 256
@@ -43,11 +44,13 @@ class FixedPointDivision:
         return store(np.where(divisor == 0, endless, rounded) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        values = np.arange(_VALUES, dtype=np.uint8)
+        low, high = STORAGE_RANGES[operation.per_tensor("lhs_type").dtype]
+        values = np.arange(low, high + 1).astype(operation.per_tensor("lhs_type").dtype)
         table = Table(self.evaluate(operation, values[:, None], values[None]).reshape(-1))
 
         def look_up(a: Scalar, b: Scalar, quotients: te.Tensor) -> Scalar:
-            return quotients[a.astype("int32") * tirx.const(_VALUES, "int32") + b.astype("int32")]
+            row, column = (operand.astype("int32") - tirx.const(low, "int32") for operand in (a, b))
+            return quotients[row * tirx.const(_VALUES, "int32") + column]
 
         return pointwise(builder, "div", look_up, [a, b], [table])
 

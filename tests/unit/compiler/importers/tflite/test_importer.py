@@ -268,9 +268,9 @@ def test_uint8_weights_per_axis_are_malformed() -> None:
 
 def test_weights_that_are_an_input_are_unsupported() -> None:
     builder = ModelBuilder()
-    x, w = builder.tensor("x", (2, 16), np.int8, X8), builder.tensor("w", (4, 16), np.int8, Quant(0.02))
-    y = builder.tensor("y", (2, 4), np.int8, Y8)
-    builder.operator("FULLY_CONNECTED", [x, w], [y], schema.FullyConnectedOptionsT())
+    x = builder.tensor("x", (1, 5, 5, 3), np.int8, X8)
+    w, y = builder.tensor("w", (4, 1, 1, 3), np.int8, Quant(0.02)), builder.tensor("y", (1, 5, 5, 4), np.int8, Y8)
+    builder.operator("CONV_2D", [x, w], [y], schema.Conv2DOptionsT(strideH=1, strideW=1))
     with pytest.raises(Unsupported, match="but it must be constant") as caught:
         import_model(builder.build([x, w], [y]))
     assert caught.value.tensor == "w"
