@@ -14,8 +14,8 @@ from tests.support import litert
 from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_unquantized import CASES, Case
 
-# LiteRT computes functions with float32 routines of the C library.
-RELATIVE, ABSOLUTE = 2e-6, 1e-6
+# LiteRT computes functions with float32 routines of the C library. Sums have at most 36 products of values up to 50.
+RELATIVE, ABSOLUTE = 2e-6, 2e-5
 
 
 def _samples(case: Case, data: bytes) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
+from service.compiler.importers.tflite.geometry import SAME, VALID, output_size
 from service.core.models.arrays import Array
 from tests.support.tflite_operator import Constant, End, ints, operator_model
 
@@ -285,4 +286,54 @@ INDEXING: dict[str, Case] = {
     },
 }
 
-CASES = FUNCTIONS | REDUCTIONS | INDEXING
+Triple = tuple[int, int, int]
+VOLUME, WINDOW = (2, 5, 6, 7, 3), (2, 3, 2)
+
+
+def _volume(
+    *, same: bool, strides: Triple = (1, 1, 1), dilations: Triple = (1, 1, 1), transposed: bool = False
+) -> Case:
+    axes = list(zip(VOLUME[1:4], WINDOW, strides, dilations, strict=True))
+    made = [output_size(SAME if same else VALID, *axis) for axis in axes]
+    options = schema.Conv3DOptionsT(
+        padding=SAME if same else VALID,
+        **{f"stride{axis}": step for axis, step in zip("DHW", strides, strict=True)},
+        **{f"dilation{axis}Factor": step for axis, step in zip("DHW", dilations, strict=True)},
+    )
+    bias = Constant(real(4))
+    if not transposed:
+        inputs: list[Part] = [End(VOLUME, F), Constant(real(*WINDOW, 3, 4)), bias]
+        return Case("CONV_3D", inputs, [End((2, *made, 4), F)], options)
+    inputs = [ints(*VOLUME[:4], 4), Constant(real(*WINDOW, 4, 3)), End((2, *made, 3), F), bias]
+    return Case("CONV_3D_TRANSPOSE", inputs, [End((*VOLUME[:4], 4), F)], options)
+
+
+_STEPS: dict[str, dict[str, Triple]] = {
+    "plain": {},
+    "strided": {"strides": (2, 3, 2)},
+    "dilated": {"dilations": (2, 1, 2)},
+}
+LAYERS: dict[str, Case] = {
+    **{
+        f"{'transposed ' if transposed else ''}volume, {name}, {'same' if same else 'valid'}": _volume(
+            same=same, transposed=transposed, **steps
+        )
+        for name, steps in _STEPS.items()
+        for same in (True, False)
+        for transposed in (True, False)
+    },
+    **{
+        f"FAKE_QUANT in {bits} bits": elementwise(
+            "FAKE_QUANT", F, schema.FakeQuantOptionsT(min=-3.1, max=4.2, numBits=bits)
+        )
+        for bits in (4, 8, 16)
+    },
+    **{
+        f"STABLEHLO_{name} {dtype}": Case(f"STABLEHLO_{name}", [End(SHAPE, dtype)] * 2, [End(SHAPE, dtype)])
+        for name in ("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")
+        for dtype in (F, I32)
+    },
+    "STABLEHLO_AND": Case("STABLEHLO_AND", [End(SHAPE, BOOL)] * 2, [End(SHAPE, BOOL)]),
+}
+
+CASES = FUNCTIONS | REDUCTIONS | INDEXING | LAYERS

@@ -37,6 +37,7 @@ from service.compiler.importers.tflite.operators import (
     transposed,
     unary,
     unquantized,
+    volumes,
 )
 from service.compiler.importers.tflite.operators.rule import (
     ANY,
@@ -225,6 +226,6 @@ _HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.unidirectional,
 }
 RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}
-RULES |= unquantized.RULES | indexing.RULES | control.RULES | sequences.RULES | spectral.RULES
+RULES |= unquantized.RULES | indexing.RULES | control.RULES | sequences.RULES | spectral.RULES | volumes.RULES
 for _name in spectral.COMPLEX_MOVES:
     RULES[_name] = replace(RULES[_name], reads=RULES[_name].reads | {"complex64"}, writes=ANY | {"complex64"})

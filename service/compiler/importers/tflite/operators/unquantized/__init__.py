@@ -4,6 +4,8 @@ and reductions of booleans.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import relax
 
 from service.compiler.importers import real as functions
@@ -20,6 +22,10 @@ def _function(of: functions.Function) -> Rule:
     return Rule(real.function(of), (1, 1), reads=FLOAT, writes=FLOAT)
 
 
+def _stablehlo(make: Callable[..., relax.Call], dtypes: frozenset[str]) -> Rule:
+    return Rule(real.plain(make), (2, 2), activations=2, reads=dtypes, writes=dtypes)
+
+
 RULES: dict[str, Rule] = {
     "ADD_N": Rule(sums.add_n, (1, ANY_NUMBER), activations=None, reads=_SMALL, writes=_SMALL),
     "ATAN2": Rule(powers.atan2, (2, 2), activations=2, reads=FLOAT, writes=FLOAT),
@@ -27,6 +33,7 @@ RULES: dict[str, Rule] = {
     "BITWISE_XOR": Rule(bits.exclusive_or, (2, 2), activations=2, reads=_BITS, writes=_BITS),
     "COS": _function(functions.of_relax(relax.op.cos)),
     "CUMSUM": Rule(sums.cumulative_sum, (2, 2), reads=_ADDED, writes=_ADDED),
+    "FAKE_QUANT": Rule(powers.fake_quant, (1, 1), reads=FLOAT, writes=FLOAT),
     "L2_POOL_2D": Rule(sums.l2_pool2d, (1, 1), reads=FLOAT, writes=FLOAT),
     "LOG_SOFTMAX": Rule(powers.log_softmax, (1, 1), reads=FLOAT, writes=FLOAT),
     "LOCAL_RESPONSE_NORMALIZATION": Rule(sums.local_response_normalization, (1, 1), reads=FLOAT, writes=FLOAT),
@@ -36,5 +43,10 @@ RULES: dict[str, Rule] = {
     "RIGHT_SHIFT": Rule(bits.right_shift, (2, 2), activations=2, reads=_BITS, writes=_BITS),
     "SIGN": Rule(powers.sign, (1, 1), reads=_SMALL, writes=_SMALL),
     "SIN": _function(functions.of_relax(relax.op.sin)),
+    "STABLEHLO_ADD": _stablehlo(relax.op.add, _ADDED),
+    "STABLEHLO_AND": _stablehlo(relax.op.logical_and, BOOL),
+    "STABLEHLO_MAXIMUM": _stablehlo(relax.op.maximum, _ADDED),
+    "STABLEHLO_MINIMUM": _stablehlo(relax.op.minimum, _ADDED),
+    "STABLEHLO_MULTIPLY": _stablehlo(relax.op.multiply, _ADDED),
     "SQUARE": Rule(powers.square, (1, 1), reads=FLOAT, writes=FLOAT),
 }

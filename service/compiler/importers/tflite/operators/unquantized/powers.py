@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 from tvm import relax
@@ -76,3 +77,28 @@ def _is_negative(wide: Wide, x: relax.Expr) -> relax.Expr:
     inverse = wide.apply(relax.op.divide, 1.0, x)
     signed = wide.apply(relax.op.where, wide.apply(relax.op.equal, x, 0.0), inverse, x)
     return wide.apply(relax.op.less, signed, 0.0)
+
+
+def fake_quant(node: Node) -> relax.Expr:
+    """Converts FAKE_QUANT: rounds values to those that a type of `num_bits` bits represents, of which one is 0
+    (`NudgeQuantizationRange` and `FakeQuantizeArray` in reference/fake_quant.h).
+    """
+    low, high = (np.float32(cast(float, node.option(name))) for name in ("min", "max"))
+    bits = node.int_option("num_bits")
+    least, most = int(bool(node.option("narrow_range"))), (1 << bits) - 1 if 2 <= bits <= 16 else 0
+    fits = most > least and low <= 0 <= high and low < high and math.isfinite(float(high - low))
+    node.require(bool(fits), f"has the range {low} to {high} in {bits} bits")
+    scale = np.float32((high - low) / np.float32(most - least))
+    point = np.float32(least) - np.float32(low / scale)
+    zero = int(np.clip(math.floor(float(point) + 0.5), least, most))
+    bounds = [np.float32((each - zero) * scale) for each in (least, most)]
+    real = Real(node.emit, node.expr(0))
+    clamped = real.apply(relax.op.maximum, real.x, relax.const(bounds[0]))
+    clamped = real.apply(relax.op.minimum, clamped, relax.const(bounds[1]))
+    moved = real.apply(relax.op.subtract, clamped, relax.const(bounds[0]))
+    steps = real.apply(relax.op.multiply, moved, relax.const(np.float32(1) / scale))
+    whole = real.apply(relax.op.floor, steps)
+    half = real.apply(relax.op.less, real.apply(relax.op.subtract, steps, whole), 0.5)
+    rounded = real.apply(relax.op.where, half, whole, real.apply(relax.op.add, whole, 1.0))
+    scaled = real.apply(relax.op.multiply, rounded, relax.const(scale))
+    return node.emit(relax.op.add(scaled, relax.const(bounds[0])))
