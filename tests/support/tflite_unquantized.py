@@ -79,7 +79,7 @@ def small(dtype: npt.DTypeLike, low: int = -40, high: int = 40) -> list[list[Arr
 ANGLES = np.meshgrid(*[array([0.0, -0.0, 1, -1, INF, -INF], F)] * 2)
 CUMSUM = [schema.CumsumOptionsT(exclusive=one, reverse=other) for one in (False, True) for other in (False, True)]
 POOL = schema.Pool2DOptionsT(strideH=2, strideW=2, filterHeight=3, filterWidth=3, padding=0)
-LRN = schema.LocalResponseNormalizationOptionsT
+LRN, FAKE = schema.LocalResponseNormalizationOptionsT, schema.FakeQuantOptionsT
 RELATIONS = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
 KEEP, DROP = schema.ReducerOptionsT(keepDims=True), schema.ReducerOptionsT(keepDims=False)
 NUMBERS = [array([1, NAN, 2, -0.0], F), array([1, NAN, 3, 0.0], F)]
@@ -287,7 +287,7 @@ INDEXING: dict[str, Case] = {
 }
 
 Triple = tuple[int, int, int]
-VOLUME, WINDOW = (2, 5, 6, 7, 3), (2, 3, 2)
+VOLUME, WINDOW, ONES = (2, 5, 6, 7, 3), (2, 3, 2), (1, 1, 1)
 
 
 def _volume(
