@@ -77,9 +77,11 @@ def rearrange(
 
 
 def cut(node: Node, x: Any, axis: int, positions: range, part: str = "part") -> Any:
-    """Selects positions of one axis. There must be at least one."""
-    shape = node.extents(x)
-    node.require_supported(len(positions) > 0, f"selects an empty range on axis {axis} of shape {list(shape)}")
+    """Selects positions of one axis."""
+    if len(positions) == 0:
+        shown = list(node.extents(x))
+        node.require_supported(node.folds_empty, f"selects an empty range on axis {axis} of shape {shown}")
+        return node.move(x, lambda x: relax.op.strided_slice(x, [axis], [0], [0], [1]), part)
     if positions.step < 0:
         return take(node, x, axis, len(positions), lambda: np.array(positions), part)
     bounds = [positions.start], [positions[-1] + 1], [positions.step]

@@ -25,13 +25,13 @@ class Node:
     Attributes:
         label: the operator as error messages name it: `Conv #17`.
         remedy: the hint of errors that have no other.
-        least_elements: the smallest number of elements of an emitted value.
         index_dtype: the dtype of constant indices.
+        folds_empty: true if the importer computes operators on tensors without elements itself.
     """
 
     remedy: str | None = None
-    least_elements = 0
     index_dtype = "int64"
+    folds_empty = False
 
     def __init__(
         self, builder: relax.BlockBuilder, label: str, output: str, prefix: str = "", suffix: str = ""
@@ -56,10 +56,8 @@ class Node:
             value = self._folded(expr) or emit(self._builder, expr, name[:_NAME_LENGTH])
         except IllTyped as exc:
             raise self._ill_typed(exc) from exc
-        count = math.prod(shape_of(value))
-        if not self.least_elements <= count <= _MOST_ELEMENTS:
-            fault = "too large" if count else "empty"
-            self.unsupported(f"computes a tensor of shape {list(shape_of(value))}, which is {fault}")
+        if math.prod(shape_of(value)) > _MOST_ELEMENTS:
+            self.unsupported(f"computes a tensor of shape {list(shape_of(value))}, which is too large")
         return value
 
     def _folded(self, expr: relax.Expr) -> relax.Expr | None:

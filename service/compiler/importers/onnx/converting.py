@@ -9,6 +9,7 @@ from service.compiler.importers.onnx.node import Node, State, TooLargeToFold, Va
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.operators.doubles import DOUBLES, is_double
 from service.compiler.importers.qdq import Operator
+from service.compiler.qnn.graph import shape_of
 
 
 def converted(state: State, operator: Operator) -> dict[str, Value]:
@@ -22,15 +23,31 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
     """
     node = Node(state, operator)
     try:
-        made = folded(node, _convert) if folds(node) else _convert(node)
+        made = folded(node, _convert) if folds(node) or _reads_nothing(node) else _convert(node)
     except TooLargeToFold:
         made = _unfolded(state, operator)
     if not isinstance(made, tuple):
-        return {node.output: made}
+        return {node.output: _known_if_empty(made)}
     # A file may omit outputs that nothing reads. A rule returns None for an output that cannot be compiled.
     node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs, more than {len(made)}")
     named = zip(operator.outputs, made, strict=False)
-    return {name: value for name, value in named if name and value is not None}
+    return {name: _known_if_empty(value) for name, value in named if name and value is not None}
+
+
+def _reads_nothing(node: Node) -> bool:
+    """Returns true if all operands are known, and one of them has no elements. Such an operator is computed at once, so
+    that no compiled operator has such an operand.
+    """
+    given = [node.value(index) for index in _given(node)]
+    known = [value for value in given if isinstance(value, np.ndarray)]
+    return len(node.operator.outputs) == 1 and len(known) == len(given) and any(value.size == 0 for value in known)
+
+
+def _known_if_empty(value: Value) -> Value:
+    """Returns a tensor without elements as an array, so that operators on it are computed while importing."""
+    if isinstance(value, np.ndarray) or 0 not in shape_of(value):
+        return value
+    return np.zeros(shape_of(value), str(value.ty.dtype))
 
 
 def _convert(node: Node) -> Value | tuple[Value, ...]:

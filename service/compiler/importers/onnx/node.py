@@ -96,7 +96,7 @@ class Node(base.Node):
             (`qnn.passes.constants`).
     """
 
-    least_elements = 1
+    folds_empty = True
 
     def __init__(self, state: State, operator: Operator, *, folds_large: bool = True) -> None:
         self.state, self.operator = state, operator

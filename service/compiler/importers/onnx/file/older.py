@@ -13,7 +13,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.qdq import Operator
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import MalformedModel
 
 _Constant = Callable[[str, object, str], str]  # (description, values, dtype) -> name of the constant
 _INPUTS_SINCE = 10  # since this operator set, Slice and TopK have inputs instead of attributes
@@ -24,7 +24,6 @@ def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Oper
 
     Raises:
         MalformedModel: such an attribute is not a list of numbers.
-        Unsupported: later operator sets have no equivalent operator.
     """
 
     def constant(what: str, values: object, dtype: str) -> str:
@@ -45,12 +44,6 @@ def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Oper
         return _top_k(operator, constant)
     if operator.op_type == "Upsample" and opset < _INPUTS_SINCE:
         return _upsample(operator, constant)
-    if operator.op_type == "BatchNormalization" and operator.attributes.get("spatial", 1) != 1:
-        raise Unsupported(
-            f"{operator.label} has one mean per element (spatial=0), which cannot be compiled",
-            op=operator.label,
-            hint="convert the model to operator set 9 or later (onnx.version_converter)",
-        )
     return operator
 
 

@@ -46,8 +46,8 @@ def _of(make: Callable[..., relax.Expr]) -> Convert:
     return convert
 
 
-def _joined(make: Callable[..., relax.Expr]) -> Convert:
-    """Returns the converter of an operator of any number of tensors."""
+def _chain(make: Callable[..., relax.Expr]) -> Convert:
+    """Returns the converter of an operator with one or more operands."""
 
     def convert(node: Node) -> Value:
         _same_types(node)
@@ -217,8 +217,8 @@ DOUBLES: dict[str, Convert] = {
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": lambda node: _softmax(node, logarithm=True),
     "MatMul": _matmul,
-    "Max": _joined(relax.op.maximum),
-    "Min": _joined(relax.op.minimum),
+    "Max": _chain(relax.op.maximum),
+    "Min": _chain(relax.op.minimum),
     "Mod": _modulo,
     "ReduceL1": _reduced(_magnitude),
     "ReduceL2": _reduced(_squared, root=True),
@@ -227,5 +227,5 @@ DOUBLES: dict[str, Convert] = {
     "ReduceSumSquare": _reduced(_squared),
     "Sigmoid": _sigmoid,
     "Softmax": _softmax,
-    "Sum": _joined(relax.op.add),
+    "Sum": _chain(relax.op.add),
 }

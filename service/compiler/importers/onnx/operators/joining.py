@@ -35,6 +35,7 @@ def concat(node: Node) -> Value:
     if all(data is not None for data in known):
         return node.folded(np.concatenate([data for data in known if data is not None], axis))
     node.require(len({node.dtype(position) for position in positions}) == 1, "joins tensors of different types")
-    result = node.emit(relax.op.concat([node.expr(position) for position in positions], axis))
+    filled = [position for position in positions if 0 not in node.shape(position)]
+    result = node.emit(relax.op.concat([node.expr(position) for position in filled], axis))
     types = [node.state.types.get(node.name(position)) for position in positions]
     return node.typed(result, types[0]) if types[0] is not None and len(set(types)) == 1 else result

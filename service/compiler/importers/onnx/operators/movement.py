@@ -65,10 +65,11 @@ def identity(node: Node) -> Value:
 
 
 def dropout(node: Node) -> tuple[Value, ...]:
-    """Inputs: data, ratio, training_mode. Returns the data, and a mask that is true everywhere."""
+    """Inputs: data, ratio, training_mode. Returns the data, and a mask without effect."""
     if node.has(2) and node.data(2).any():
         node.unsupported("drops elements at random (training_mode)", hint="export the model for inference")
-    if not any(node.operator.outputs[1:]) or node.state.model.opset < _TRUTHS_SINCE:
+    if not any(node.operator.outputs[1:]):
         return identity(node), None
-    kept = node.literal(np.ones((), np.bool_))
+    has_truths = node.state.model.opset >= _TRUTHS_SINCE  # ONNX Runtime returns zeros in earlier sets
+    kept = node.literal(np.ones((), np.bool_) if has_truths else np.zeros((), node.dtype(0)))
     return identity(node), node.emit(relax.op.broadcast_to(kept, node.shape(0)), "mask")

@@ -113,21 +113,31 @@ def scaled(node: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr | None
 
 
 def batch_normalization(node: Node) -> Value:
-    """Inputs: X, scale, B, mean, var; the last four are `[C]`. Normalizes by running statistics, which the model
-    contains.
+    """Inputs: X, scale, B, mean, var; the last four are `[C]`, or `[C, …]` if `spatial` is 0 (up to operator set 8).
+    Normalizes by running statistics, which the model contains.
 
     Multiplies each channel by a factor and adds an addend, as ONNX Runtime does (core/providers/cpu/nn/batch_norm.h).
     """
     if node.attribute("training_mode", 0):
         node.unsupported("is in training mode; export the model after model.eval()")
     float32(node, *range(5))
-    shape = _channels(node, [node.shape(index) for index in range(1, 5)])
+    by_element = node.attribute("spatial", 1) == 0
     made = Real(node.emit, node.expr(0))
-    scale, bias, mean, variance = (_row(node, index, len(shape)) for index in range(1, 5))
+    if by_element:
+        shape = node.shape(0)
+        fits = all(node.shape(index) == shape[1:] for index in range(1, 5))
+        node.require(fits, f"has statistics that do not fit {list(shape)}")
+        scale, bias, mean, variance = (node.expr(index) for index in range(1, 5))
+    else:
+        shape = _channels(node, [node.shape(index) for index in range(1, 5)])
+        scale, bias, mean, variance = (_row(node, index, len(shape)) for index in range(1, 5))
     root = made.apply(relax.op.sqrt, made.apply(relax.op.add, variance, node.attribute("epsilon", 1e-5)))
     inverse = made.apply(relax.op.divide, 1.0, root)
     factor = made.apply(relax.op.multiply, inverse, scale)
     addend = made.apply(relax.op.subtract, bias, made.apply(relax.op.multiply, mean, factor))
+    if by_element:
+        product = made.apply(relax.op.multiply, made.x, factor)
+        return node.emit(relax.op.add(product, addend)), None, None, None, None
     return scaled(node, made.x, factor, addend), None, None, None, None
 
 

@@ -30,6 +30,9 @@ def reduced(*, mean: bool) -> Callable[[Node], Value]:
         if not axes:
             return node.emit(node.expr(0))
         shape = node.shape(0)
+        if 0 in shape:
+            kept = [1 if axis in axes else dim for axis, dim in enumerate(shape) if keepdims or axis not in axes]
+            return np.full(kept, np.nan if mean else 0, np.float32)
         order = _order(node, shape, axes)
         if order is None:
             made = Real(node.emit, node.expr(0))

@@ -4,6 +4,7 @@ while importing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -95,17 +96,30 @@ def pad(node: Node) -> Value:
     pads = node.integers(1) if node.has(1) else node.attribute("pads", ())
     named = node.integers(3) if node.has(3) else tuple(range(rank))
     node.require(len(pads) == 2 * len(named), f"has {len(pads)} pads for {len(named)} axes")
-    movement.check_pads(node, pads)
     sides = [(0, 0)] * rank
     for axis, before, after in zip(node.axes(named, rank), pads[: len(named)], pads[len(named) :], strict=True):
         sides[axis] = (before, after)
     mode = node.attribute("mode", "constant")
     if mode == "constant":
         value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
-        return node.with_input_type(movement.pad(node, node.expr(0), sides, value))
+        grown = [(max(0, before), max(0, after)) for before, after in sides]
+        movement.check_pads(node, [size for side in grown for size in side])
+        return node.with_input_type(movement.pad(node, _cropped(node, sides), grown, value))
+    movement.check_pads(node, pads)
     if mode not in ("edge", "reflect", "wrap"):
         node.unsupported(f"has the mode {mode}, which cannot be compiled")
     return node.with_input_type(node.emit(movement.pad_with_elements(node, node.expr(0), sides, mode)))
+
+
+def _cropped(node: Node, sides: Sequence[tuple[int, int]]) -> relax.Expr:
+    """Returns the first input without the elements that negative pads remove."""
+    x = node.expr(0)
+    for axis, (before, after) in enumerate(sides):
+        start, end = max(0, -before), node.extents(x)[axis] - max(0, -after)
+        node.require(start <= end, f"removes more elements of axis {axis} than there are")
+        if (start, end) != (0, node.extents(x)[axis]):
+            x = movement.cut(node, x, axis, range(start, end), "cropped")
+    return x
 
 
 def expand(node: Node) -> Value:

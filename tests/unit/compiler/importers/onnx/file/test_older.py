@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.file.older import modern
+from service.compiler.importers.onnx.importer import import_model
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.qdq import Operator
-from service.core.errors import MalformedModel, Unsupported
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.errors import MalformedModel
+from tests.support.onnx_builder import OnnxBuilder, value_info
+from tests.support.onnx_reference import Reference
+
+RNG = np.random.default_rng(0)
 
 
 def operator(op_type: str, **attributes: object) -> Operator:
@@ -42,6 +52,29 @@ def test_an_attribute_that_is_not_a_number_is_refused(value: object) -> None:
         modern(operator("TopK", k=value), 9, {})
 
 
-def test_a_mean_for_each_element_is_refused() -> None:
-    with pytest.raises(Unsupported, match="spatial=0"):
-        modern(operator("BatchNormalization", spatial=0), 8, {})
+def mean_of_each_element(b: OnnxBuilder) -> None:
+    vectors = [RNG.random((3, 4, 4)).astype(np.float32) for _ in range(4)]
+    b.node("BatchNormalization", ["x", *map(b.constant, vectors)], ["y"], spatial=0)
+
+
+def mask_of_dropout(b: OnnxBuilder) -> None:
+    b.node("Dropout", ["x"], ["y", "mask"])
+    b.output("mask", "float32")
+
+
+def negative_pads(b: OnnxBuilder) -> None:
+    b.node("Pad", ["x"], ["y"], pads=[0, 0, -1, 1, 0, 0, 2, -2], value=1.5)
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+@pytest.mark.parametrize("write", [mean_of_each_element, mask_of_dropout, negative_pads])
+def test_an_old_file_gives_the_values_of_onnx_runtime(write: Callable[[OnnxBuilder], None], opset: int) -> None:
+    b = OnnxBuilder()
+    b.input("x", "float32", [1, 3, 4, 4])
+    write(b)
+    b.outputs.insert(0, value_info("y", "float32", None))
+    data, x = b.build(opset), RNG.random((1, 3, 4, 4)).astype(np.float32)
+    results = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [x])
+    for result, wanted in zip(results, Reference(data, optimized=True)([x]), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+        assert result.dtype == wanted.dtype
