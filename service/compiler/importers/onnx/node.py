@@ -44,6 +44,7 @@ class State:
     Attributes:
         values: the value of each tensor by name. A value that is known while importing is an array.
         types: the types of tensors that contain stored values.
+        storages: the storage types of constants that operators have moved; 4-bit values are stored in bytes.
         loose: names of computed scalars that have the same number of axes as the tensor from which they are computed,
             each of length 1. Each of several samples can then have its own scalar.
         evaluated: the elements of tensors that depend only on constants, by name; None for tensors that depend on an
@@ -58,6 +59,7 @@ class State:
     builder: relax.BlockBuilder
     values: dict[str, Value]
     types: dict[str, QuantizedType] = field(default_factory=dict)
+    storages: dict[str, str] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
     evaluated: dict[str, Array | None] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
@@ -319,6 +321,8 @@ class Node(base.Node):
     def storage(self, index: int) -> str:
         """Returns the storage type of an input, from its dtype. 4-bit values are stored in bytes."""
         name = self.name(index)
+        if name in self.state.storages:
+            return self.state.storages[name]
         constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
         return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(index)
 
@@ -404,6 +408,7 @@ class Node(base.Node):
     def with_input_type(self, value: Value) -> Value:
         """Returns the output. If the first input has a per-tensor type, records that type for a computed output."""
         if isinstance(value, np.ndarray):
+            self.state.storages[self.output] = self.storage(0)
             return value
         quantized = self.state.types.get(self.name(0))
         return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)

@@ -19,38 +19,51 @@ def quantize_linear(node: Node) -> relax.Var:
     """
     node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
     named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")
-    quantized = node.clamped(_type(node, node.storage(2) if node.has(2) else named))
-    return node.typed(node.emit(ops.quantize(node.expr(0), quantized)), quantized)
+    storage, (axis, rest) = node.storage(2) if node.has(2) else named, _rest(node)
+    if not rest:
+        quantized = node.clamped(_type(node, storage))
+        return node.typed(node.emit(ops.quantize(node.expr(0), quantized)), quantized)
+    quantized = _type(node, storage, _whole(node, axis, rest))
+    stored = node.emit(ops.quantize(_padded(node, axis, rest), quantized), "blocks")
+    cut = node.emit(relax.op.strided_slice(stored, [axis], [0], [node.shape(0)[axis]], [1]))
+    return node.typed(cut, quantized)
 
 
 def dequantize_linear(node: Node) -> relax.Var:
     """Inputs: x, x_scale, x_zero_point. Converts stored values to float32."""
     storage = node.storage(0)
     node.require(not node.has(2) or node.storage(2) == storage, f"has a zero point that is not {storage}")
-    shape, axis, size = node.shape(0), node.attribute("axis", 1), node.attribute("block_size", 0)
-    rest = -shape[node.axis(axis, len(shape))] % size if size > 0 and shape else 0
+    axis, rest = _rest(node)
     if rest:
-        return _of_partial_blocks(node, storage, node.axis(axis, len(shape)), rest)
+        quantized = _type(node, storage, _whole(node, axis, rest))
+        real = node.emit(ops.dequantize(_padded(node, axis, rest), quantized), "blocks")
+        return node.emit(relax.op.strided_slice(real, [axis], [0], [node.shape(0)[axis]], [1]))
     quantized = _type(node, storage)
     node.state.types.setdefault(node.name(0), quantized)
     return node.emit(ops.dequantize(node.expr(0), quantized))
 
 
-def _of_partial_blocks(node: Node, storage: str, axis: int, rest: int) -> relax.Var:
-    """Converts stored values whose last block along `axis` lacks `rest` elements. These are added before, and removed
-    afterwards.
-    """
-    shape, known = node.shape(0), node.known_value(0)
-    widths = [(0, rest if each == axis else 0) for each in range(len(shape))]
-    whole = tuple(size + after for size, (_, after) in zip(shape, widths, strict=True))
-    quantized = _type(node, storage, whole)
+def _rest(node: Node) -> tuple[int, int]:
+    """Returns the axis of the blocks, and how many elements its last block lacks."""
+    shape, size = node.shape(0), node.attribute("block_size", 0)
+    if size <= 0 or not shape:
+        return 0, 0
+    axis = node.axis(node.attribute("axis", 1), len(shape))
+    return axis, -shape[axis] % size
+
+
+def _whole(node: Node, axis: int, rest: int) -> tuple[int, ...]:
+    """Returns the shape of the operand with `rest` more elements along an axis."""
+    return tuple(size + (rest if each == axis else 0) for each, size in enumerate(node.shape(0)))
+
+
+def _padded(node: Node, axis: int, rest: int) -> relax.Expr:
+    """Returns the operand with `rest` zeros after its elements along an axis, which fill the last block."""
+    widths = [(0, rest if each == axis else 0) for each in range(len(node.shape(0)))]
+    known = node.known_value(0)
     if known is not None:
-        x: relax.Expr = node.literal(np.pad(known, widths))
-    else:
-        flat = [width for pair in widths for width in pair]
-        x = node.emit(relax.op.nn.pad(node.expr(0), flat), "blocks")
-    real = node.emit(ops.dequantize(x, quantized), "blocks")
-    return node.emit(relax.op.strided_slice(real, [axis], [0], [shape[axis]], [1]))
+        return node.literal(np.pad(known, widths))
+    return node.emit(relax.op.nn.pad(node.expr(0), [width for pair in widths for width in pair]), "blocks")
 
 
 def _type(node: Node, storage: str, shape: tuple[int, ...] | None = None) -> QuantizedType:

@@ -16,6 +16,7 @@ from service.compiler.importers.qdq import Operator
 from service.compiler.qnn.numerics.scaling.affine import round_away
 from service.core.models.arrays import Array
 
+_STORAGES = (*BYTES, "int16", "uint16")
 _CLOSEST = 1e-20  # scales that differ by less are equal for ONNX Runtime
 
 
@@ -31,8 +32,8 @@ def merge_pairs(model: Model) -> Model:
     """Returns `model` with two successive pairs of conversions replaced by one.
 
     The remaining pair has the intersection of both ranges (`FindNewZeroPointAndScale` in
-    optimizer/double_qdq_pairs_remover.cc). Both pairs must store the same 8-bit type with an explicit zero point, and
-    nothing else may read the values between them.
+    optimizer/double_qdq_pairs_remover.cc). Both pairs must store the same type of 8 or 16 bits with an explicit zero
+    point, and nothing else may read the values between them.
 
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
@@ -104,7 +105,7 @@ class _Merging:
             return None
         parts = [self.constants.get(name) for each in (quantize, dequantize) for name in each.inputs[1:]]
         found = [part.data for part in parts if part is not None and part.data is not None and part.data.size == 1]
-        if len(found) != 4 or parts[1] is None or parts[1].dtype not in BYTES:
+        if len(found) != 4 or parts[1] is None or parts[1].dtype not in _STORAGES:
             return None
         scale, point, other_scale, other_point = (data.reshape(()) for data in found)
         if scale.dtype != np.float32 or other_scale.dtype != np.float32 or point.dtype != other_point.dtype:

@@ -8,6 +8,7 @@ is written out here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax, te, tirx
@@ -28,6 +29,7 @@ from service.compiler.qnn.numerics.formula import (
     store,
 )
 from service.compiler.qnn.numerics.pooling import AveragesAxes, average_sums, mean_axes, padded, reduction, windows
+from service.compiler.qnn.numerics.scaling import affine
 from service.compiler.qnn.numerics.scaling.affine import Quantizes, broadcast
 from service.compiler.qnn.numerics.scaling.fused import fma
 from service.compiler.qnn.numerics.scaling.requantize import shifted
@@ -41,13 +43,44 @@ _LARGEST_PRODUCT_RATIO = 1 << 14  # the largest ratio for products
 _BEYOND_INT32 = 2.0**31
 
 
-class Quantize(Quantizes):
-    """MlasQuantizeLinear (mlas/lib/quantize.cpp): divides in float32, clamps the quotient, then rounds it."""
+class _BlockedQuantize(affine.Quantize):
+    """QuantizeLinear in blocks that are not along the last axis (core/providers/cpu/quantization/quantize_linear.cc): a
+    quotient beyond 32 bits becomes the smallest integer of 32 bits, to which the zero point is added.
+    """
 
-    summary = "z + round_even(clamp(x / s))"
+    def __init__(self) -> None:
+        super().__init__(reciprocal=False, overflows=True)
+
+    def _rounded(self, ratio: Array) -> Array:
+        return np.asarray(round_even(ratio))
+
+    def quantization(self, out_type: QuantizedType, facts: Facts) -> Quantization:
+        return replace(super().quantization(out_type, facts), away=False)
+
+
+_BLOCKED = _BlockedQuantize()
+
+
+def _is_blocked(out_type: QuantizedType) -> bool:
+    """Returns true for blocks along another axis than the last. Each index of the last axis then has its own scale."""
+    return out_type.blocks is not None and dict(out_type.blocks).get(len(out_type.grid) - 1) == 1
+
+
+class Quantize(Quantizes):
+    """MlasQuantizeLinear (mlas/lib/quantize.cpp): divides in float32, clamps the quotient, then rounds it. Blocks
+    that are not along the last axis are an exception (`_BlockedQuantize`).
+    """
+
+    summary = "z + round_even(clamp(x / s)); blocks along other axes than the last wrap around beyond 32 bits"
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        is_blocked = _is_blocked(operation.quantized("out_type"))
+        return _BLOCKED.lower(operation, builder, x) if is_blocked else super().lower(operation, builder, x)
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
+        if _is_blocked(out_type):
+            return _BLOCKED.evaluate(operation, x)
         scales, zero_points = broadcast(out_type, x.ndim)
         with np.errstate(over="ignore"):
             ratio = x / scales
