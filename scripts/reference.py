@@ -15,6 +15,7 @@ from typing import Any
 import typer.main
 
 import octet
+from scripts import tflite_operators
 from scripts.surface import name_in, surface
 from service.api import documents, statuses
 from service.api.app import control_plane
@@ -330,6 +331,11 @@ def _paragraphs(docstring: str) -> str:
     return re.sub(r"^ {4}(\w[\w, ]*): ", r"- `\1`: ", text, flags=re.MULTILINE)
 
 
+def operators_of_tflite() -> Iterator[str]:
+    for part in tflite_operators.page():
+        yield part if isinstance(part, str) else _table(*part)
+
+
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings,
     "targets": targets,
@@ -340,6 +346,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "api": http_api,
     "python": python,
     "extension": extension,
+    "tflite-operators": operators_of_tflite,
 }
 
 if __name__ == "__main__":
