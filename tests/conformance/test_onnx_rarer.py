@@ -76,11 +76,12 @@ def test_a_reduction_of_no_axes(op_type: str) -> None:
     assert_as_onnx_runtime(op_type, [np.abs(_real(2, 3))], opset=18, tolerance=ROUNDING, noop_with_empty_axes=1)
 
 
-@pytest.mark.parametrize("op_type", ["Acosh", "Asinh", "Atanh"])
-def test_inverse_hyperbolic_functions(op_type: str) -> None:
+@pytest.mark.parametrize("op_type", ["Acosh", "Asinh", "Atanh", "Cosh", "Sinh"])
+def test_hyperbolic_functions(op_type: str) -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.standard_normal(50) * 10 ** rng.uniform(-20, 4, 50), [0, -0.0, 1, -1]]).astype(np.float32)
     x = np.abs(x) + 1 if op_type == "Acosh" else np.tanh(x) * np.float32(0.999) if op_type == "Atanh" else x
+    x = np.clip(x, -80, 80) if op_type in ("Cosh", "Sinh") else x
     assert_as_onnx_runtime(op_type, [x], tolerance=ROUNDING, compiled=True)
 
 
@@ -106,6 +107,11 @@ def test_a_rare_operator(case: tuple[str, list[Any], dict[str, Any]]) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int32"])
 def test_shrunk_values(dtype: str) -> None:
     assert_as_onnx_runtime("Shrink", [(_real(3, 4) * 4).astype(dtype)], [dtype], lambd=1.5, bias=0.5)
+
+
+@pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_booleans(op_type: str) -> None:
+    assert_as_onnx_runtime(op_type, [_real(3, 4) > 0, constant([1])], ["bool"], compiled=True, keepdims=0)
 
 
 @pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])

@@ -35,6 +35,7 @@ from service.compiler.sandbox import Report
 from service.core.builds.build import Stage
 from service.core.digest import digest_of_file
 from service.core.models.arrays import Array
+from service.core.verification.free_rows import fill_rows
 from service.core.verification.vectors import read_probes, sample_inputs
 
 
@@ -70,7 +71,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
         else:
             for number, sample in enumerate(samples):
                 try:
-                    answers[number] = answer(sample)
+                    answers[number] = fill_rows(answer(sample), signature)
                 except Exception as error:
                     refused[str(number)] = str(error) or type(error).__name__
                     if signature.states:  # the samples are consecutive calls, and the next ones depend on this one

@@ -79,8 +79,8 @@ def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]
             read |= _weight_bits(operation, weights)
         else:
             integer += macs
-        if operation.name == "qnn.detect":
-            reason = "boxes are decoded, and overlaps compared, as real values"
+        if operation.name in ("qnn.detect", "qnn.suppress"):
+            reason = "boxes and their overlaps are compared as real values"
             floating.append({"op": var.name, "macs": 0, "reason": reason})
         if operation.name == "qnn.dequantize" and isinstance(operation.call.args[0], tvm.ir.GenericConst):
             weights[var] = operation.quantized("in_type").bits

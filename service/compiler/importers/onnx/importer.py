@@ -15,6 +15,7 @@ from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
+from service.compiler.importers.onnx.free_rows import filled, keep_rows_free, notice_of
 from service.compiler.importers.onnx.half.carrying import carry_halves
 from service.compiler.importers.onnx.int8_activations import (
     int8_blocks,
@@ -36,6 +37,7 @@ from service.compiler.importers.onnx.signature import Shape, check_sendable, inp
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
 from service.core.errors import MalformedModel, Unsupported
+from service.core.verification.free_rows import COUNT
 
 _MOST_SIZES = 8  # at most this many sizes of a declared shape are shown in a notice
 
@@ -78,14 +80,20 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
         for operator in model.operators:
             at(operator.label, shortened(Node(state, operator).output))
             state.values |= converted(state, operator)
-        return [_result(state, end) for end in model.outputs]
+            keep_rows_free(state, operator)
+        counts = [state.free[end.name][0] for end in model.outputs if end.name in state.free]
+        return [*(_result(state, end) for end in model.outputs), *counts]
 
     outputs = build_main(builder, params, convert)
     described = [_described(output) for output in outputs]
+    free = [end.name for end in model.outputs if end.name in state.free]
+    counts = [End(f"{name}{COUNT}", "int64", (1,)) for name in free]
+    model = replace(model, outputs=(*model.outputs, *counts))
     signature = signature_of(model, map(_described, params), described, state.types.get)
     metadata, notices = metadata_of(model.metadata_text, signature)
     module = quantize_activations(builder.get(), state.products)
-    return ImportedModel(module, signature, ONNX, metadata, (*notices, *_contradictions(model, described)))
+    notices = (*notices, *_contradictions(model, described), *map(notice_of, free))
+    return ImportedModel(module, signature, ONNX, metadata, notices)
 
 
 def _result(state: State, end: End) -> relax.Expr:
@@ -100,6 +108,8 @@ def _result(state: State, end: End) -> relax.Expr:
         value = state.constants.expr(end.name, value, label)
     if end.name in state.loose:
         value = state.builder.emit(relax.op.reshape(value, ()))
+    if end.name in state.free:
+        value = filled(state, end.name, value)
     shape, dtype = _described(value)
     for each in filter(None, (end.dtype, dtype)):  # 4-bit values are computed in bytes
         check_sendable(replace(end, dtype=each), "output")

@@ -49,6 +49,7 @@ class State:
             each of length 1. Each of several samples can then have its own scalar.
         evaluated: the elements of tensors that depend only on constants, by name; None for tensors that depend on an
             input of the model.
+        free: names of tensors with a number of rows that depends on the data -> the number, `[1]` int64, and the axis.
         channels_last: names of tensors whose channels ONNX Runtime stores last.
         blocks: name of a product by stored weights -> the size of the blocks in which ONNX Runtime may quantize its
             real operand (`int8_activations`).
@@ -62,6 +63,7 @@ class State:
     storages: dict[str, str] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
     evaluated: dict[str, Array | None] = field(default_factory=dict)
+    free: dict[str, tuple[relax.Expr, int]] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
     products: dict[str, int] = field(default_factory=dict)
     constants: Constants = field(init=False)

@@ -39,6 +39,7 @@ from service.compiler.qnn.ops import (
     resizing,
     scattering,
     simulated,
+    suppressing,
 )
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
@@ -71,6 +72,7 @@ from service.compiler.qnn.ops.simulated import (
     simulated_extent,
     simulated_quantize,
 )
+from service.compiler.qnn.ops.suppressing import suppress
 from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
@@ -123,6 +125,7 @@ __all__ = [
     "storage_cast",
     "sub",
     "sum_",
+    "suppress",
     "table",
     "take_pixels",
     "time_dense",
@@ -146,6 +149,7 @@ _FAMILIES = (
     resizing,
     scattering,
     simulated,
+    suppressing,
     counting,
     detecting,
     dynamic,

@@ -82,10 +82,8 @@ _RELAX: dict[str, Callable[[relax.Expr], relax.Call]] = {
     "Asin": relax.op.asin,
     "Atan": relax.op.atan,
     "Cos": relax.op.cos,
-    "Cosh": relax.op.cosh,
     "Log": relax.op.log,
     "Sin": relax.op.sin,
-    "Sinh": relax.op.sinh,
     "Tan": relax.op.tan,
 }
 

@@ -203,14 +203,6 @@ def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
     return node.emit(relax.op.subtract(node.literal(np.array(-1, np.int64)), keys), "negated")  # -1 - x cannot overflow
 
 
-def non_max_suppression(node: Node) -> Value:
-    """Raises Unsupported: the number of boxes depends on the data, but every tensor here has a fixed shape."""
-    node.unsupported(
-        "returns as many boxes as it finds, but every tensor of a build has a fixed shape",
-        hint="export the model without it (nms=False), so that boxes and scores are its outputs",
-    )
-
-
 def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequence[int]) -> relax.Expr:
     """Returns int64 indices, clamped to 0 … size - 1. There is one size for all, or one for each element of the last
     axis.
@@ -242,7 +234,6 @@ INDEXING: dict[str, tuple[Convert | Callable[[Node], tuple[Value, ...]], tuple[i
     "CumSum": (cumulative_sum, (2, 2)),
     "GatherElements": (gather_elements, (2, 2)),
     "GatherND": (gather_nd, (2, 2)),
-    "NonMaxSuppression": (non_max_suppression, (2, 5)),
     "OneHot": (one_hot, (3, 3)),
     "TopK": (top_k, (2, 2)),
     "Trilu": (trilu, (1, 2)),

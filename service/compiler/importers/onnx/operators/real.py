@@ -232,6 +232,11 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
 
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
+        if any(node.shape(0)[axis] == 0 for axis in axes):
+            node.unsupported(f"reduces {list(node.shape(0))} along axes without elements, which cannot be compiled")
+        if node.dtype(0) == "bool" and axes:
+            number = node.emit(relax.op.astype(node.expr(0), "int8"), "numbers")
+            return node.emit(relax.op.astype(node.emit(make(number, axis=axes, keepdims=keepdims), "extreme"), "bool"))
         return node.with_input_type(
             node.emit(make(node.expr(0), axis=axes, keepdims=keepdims) if axes else node.expr(0))
         )

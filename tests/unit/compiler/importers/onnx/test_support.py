@@ -39,12 +39,3 @@ def test_unsupported_outputs_are_allowed_if_nothing_reads_them() -> None:
     model.output("mean", "float32")
     with pytest.raises(Unsupported, match="the output mean cannot be compiled"):
         import_model(model.build())
-
-
-def test_nonmaximum_suppression_is_refused_with_a_hint() -> None:
-    model = OnnxBuilder()
-    boxes, scores = model.input("boxes", "float32", [1, 9, 4]), model.input("scores", "float32", [1, 2, 9])
-    model.output(model.node("NonMaxSuppression", [boxes, scores], ["kept"]), "int64")
-    with pytest.raises(Unsupported, match="NonMaxSuppression #0 returns as many boxes as it finds") as caught:
-        import_model(model.build())
-    assert "nms=False" in str(caught.value.hint)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from service.compiler.importers.onnx.operators.images import grid
+from service.compiler.importers.onnx.operators.images import grid, suppression
 
-IMAGES = {**grid.GRID}
+IMAGES = {**grid.GRID, **suppression.SUPPRESSION}

@@ -57,6 +57,18 @@ def _atanh(wide: Wide) -> relax.Expr:
     return _near_zero(wide, wide.apply(relax.op.multiply, ratio, 0.5), 1 / 3)
 
 
+def _cosh(wide: Wide) -> relax.Expr:
+    """Returns (exp(x) + exp(-x)) / 2."""
+    grown, shrunk = (wide.apply(relax.op.exp, x) for x in (wide.x, wide.apply(relax.op.negative, wide.x)))
+    return wide.apply(relax.op.multiply, wide.apply(relax.op.add, grown, shrunk), 0.5)
+
+
+def _sinh(wide: Wide) -> relax.Expr:
+    """Returns (exp(x) - exp(-x)) / 2."""
+    grown, shrunk = (wide.apply(relax.op.exp, x) for x in (wide.x, wide.apply(relax.op.negative, wide.x)))
+    return _near_zero(wide, wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, grown, shrunk), 0.5), 1 / 6)
+
+
 def shrink(node: Node) -> Value:
     """Returns x + bias below -lambd, x - bias above lambd, and 0 between them. Whole numbers are computed in float32
     and cut off.
@@ -105,7 +117,9 @@ FUNCTIONS: dict[str, tuple[Convert, tuple[int, int]]] = {
     "Acosh": (_wide(_acosh), (1, 1)),
     "Asinh": (_wide(_asinh), (1, 1)),
     "Atanh": (_wide(_atanh), (1, 1)),
+    "Cosh": (_wide(_cosh), (1, 1)),
     "Hardmax": (hardmax, (1, 1)),
     "Mean": (mean, (1, 1 << 16)),
     "Shrink": (shrink, (1, 1)),
+    "Sinh": (_wide(_sinh), (1, 1)),
 }
