@@ -26,7 +26,6 @@ from service.compiler.qnn.numerics.sums.products import MatMul
 from service.compiler.qnn.numerics.sums.real import BlockMatMul, RealConv2d, RealMatMul
 from service.compiler.qnn.numerics.sums.summation import RealSum
 from service.compiler.qnn.numerics.sums.transposed import Conv2dTranspose
-from service.compiler.qnn.numerics.suppressing import Suppress
 from service.compiler.qnn.operation import VECTORIZED, Operation
 from service.compiler.qnn.ops.defined import definition_of
 from service.core.errors import UnsupportedOperator
@@ -123,7 +122,6 @@ EXACT: Mapping[str, Formula] = {
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),
     "scatter_rows": ScatterRows(),
-    "suppress": Suppress(),
     **FORMULAS,
     **counting.FORMULAS,
     "storage_cast": StorageCast(),

@@ -39,14 +39,13 @@ from service.compiler.qnn.ops import (
     resizing,
     scattering,
     simulated,
-    suppressing,
 )
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, requantize_add, storage_cast
 from service.compiler.qnn.ops.counting import value_counts
-from service.compiler.qnn.ops.detecting import detect
+from service.compiler.qnn.ops.detecting import detect, suppress
 from service.compiler.qnn.ops.dynamic import dynamic_pad, dynamic_parameter, dynamic_quantize, dynamic_scale
 from service.compiler.qnn.ops.elementwise import add, compare, div, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
@@ -72,7 +71,6 @@ from service.compiler.qnn.ops.simulated import (
     simulated_extent,
     simulated_quantize,
 )
-from service.compiler.qnn.ops.suppressing import suppress
 from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
@@ -149,7 +147,6 @@ _FAMILIES = (
     resizing,
     scattering,
     simulated,
-    suppressing,
     counting,
     detecting,
     dynamic,

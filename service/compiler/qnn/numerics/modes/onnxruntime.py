@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.onnxruntime import mlas, mlas_functions
+from service.compiler.qnn.numerics.onnxruntime.suppressing import Suppress
 from service.compiler.qnn.numerics.scaling.requantize import BiasedFloatRequantize, FloatRequantize
 from service.core.builds.numerics import ONNXRUNTIME
 
@@ -26,5 +27,6 @@ CPU = Mode(
         "leaky_relu": mlas_functions.LEAKY_RELU,
         "logistic": mlas_functions.LOGISTIC,
         "softmax": mlas_functions.ScaledSoftmax(),
+        "suppress": Suppress(),
     },
 )

@@ -17,7 +17,7 @@ from tvm.script import tirx as T
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.numerics.formula import OPAQUE
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.suppressing import COLUMNS, rows_of
+from service.compiler.qnn.ops.detecting import SELECTED_COLUMNS, rows_of
 from service.core.models.arrays import Array
 
 
@@ -39,7 +39,7 @@ class Suppress:
                     break
                 chosen.append(box)
             found += [(batch, class_, box) for box in chosen]
-        result = np.full((rows, COLUMNS), -1, np.int64)
+        result = np.full((rows, SELECTED_COLUMNS), -1, np.int64)
         result[: len(found), :3] = np.array(found, np.int64).reshape(-1, 3)
         result[:, 3] = len(found)
         return result
@@ -58,7 +58,9 @@ class Suppress:
             ),
             "suppress",
         )
-        return relax.call_tir(function, relax.Tuple([boxes, scores]), relax.TensorType([rows, COLUMNS], "int64"))
+        return relax.call_tir(
+            function, relax.Tuple([boxes, scores]), relax.TensorType([rows, SELECTED_COLUMNS], "int64")
+        )
 
 
 def _descending(operation: Operation, scores: Array) -> Iterator[int]:
