@@ -77,9 +77,9 @@ def suppress(
 ) -> relax.Call:
     """Selects, for each batch and class, the boxes with the highest scores that do not overlap a selected box.
 
-    `[B, N, 4]` boxes and `[B, C, N]` scores, float32 -> `[max(2, B * C * min(most, N)), SELECTED_COLUMNS]` int64: for each
-    selected box, its batch, class and number, and the number of all selected boxes. In the rows after the last box, the
-    first three columns are -1.
+    `[B, N, 4]` boxes and `[B, C, N]` scores, float32 -> `[max(2, B * C * min(most, N)), SELECTED_COLUMNS]` int64: for
+    each selected box, its batch, class and number, and the number of all selected boxes. In the rows after the last
+    box, the first three columns are -1.
 
     Args:
         most: the largest number of boxes of each batch and class.
