@@ -110,3 +110,10 @@ def _with_branch(number: int) -> bytes:
         add_subgraph(builder, [((3,), F)], ADD)
     builder.operator("IF", [condition, x], [y], schema.IfOptionsT(1, number))
     return builder.build([condition, x], [y])
+
+
+def test_the_values_of_unrolled_loops_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.compiler.importers.tflite.node._MOST_VALUES", 100)
+    import_model(loop(5))
+    with pytest.raises(Unsupported, match="makes a model of more than 100 values: loops"):
+        import_model(loop(500))

@@ -11,7 +11,7 @@ from service.compiler.importers.tflite.complex import Complex
 from service.compiler.importers.tflite.delegate import builtin_kernel, takes
 from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph
-from service.compiler.importers.tflite.node import Node, Value, constant_of, constants_of
+from service.compiler.importers.tflite.node import Emitted, Node, Value, constant_of, constants_of
 from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.operators.spectral import COMPLEX_MOVES
 from service.compiler.importers.tflite.support import check_support, dtypes_of
@@ -32,7 +32,7 @@ class Converter:
         self._model, self._builder, self._at = model, builder, at
         self._constants = constants_of(model)
         self._prepared: dict[int, Subgraph] = {}
-        self._depth = self._inlined = 0
+        self._depth, self._inlined, self._emitted = 0, 0, Emitted()
 
     def convert(self, params: dict[int, relax.Expr]) -> list[relax.Expr]:
         """Converts the model, whose inputs and states are `params`, by tensor. Returns the outputs and next states."""
@@ -80,7 +80,7 @@ class Converter:
         """Returns the value of each tensor that is given or computed."""
         values: dict[int, Value] = {**given}
         for operator in graph.operators:
-            node = Node(graph, operator, self._builder, values, self._constants, builtin_kernel, takes, self._run)
+            node = self._node(graph, operator, values)
             self._at(operator.label, node.output.label)
             results = self._move_parts(graph, operator, values) or self._convert_operator(graph, operator, node)
             node.require(len(results) == len(node.outputs), f"has {len(node.outputs)} outputs, not {len(results)}")
@@ -91,6 +91,10 @@ class Converter:
                     node.expect(tensor, value)
                 values[tensor.index] = value
         return values
+
+    def _node(self, graph: Subgraph, operator: Operator, values: dict[int, Value]) -> Node:
+        delegate = builtin_kernel, takes
+        return Node(graph, operator, self._builder, values, self._constants, *delegate, self._run, self._emitted)
 
     def _convert_operator(self, graph: Subgraph, operator: Operator, node: Node) -> list[Value]:
         made = RULES[operator.name].converter(dtypes_of(graph, operator))(node)
@@ -108,7 +112,7 @@ class Converter:
         parts = []
         for part in (source.real, source.imaginary):
             given = {**values, operator.inputs[0]: part}
-            node = Node(graph, operator, self._builder, given, self._constants)
+            node = self._node(graph, operator, given)
             (moved,) = self._convert_operator(graph, operator, node)
             assert not isinstance(moved, Complex)
             parts.append(moved)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -28,10 +28,18 @@ from service.core.errors import MalformedModel
 from service.core.models.arrays import Array
 
 _GROWTH = 5
+_MOST_VALUES = 200_000
 Value: TypeAlias = relax.Expr | Complex
 _INT32 = 2  # TensorType in schema.fbs
 # Converts a subgraph for an operator: the operator's label, the number of the subgraph and its inputs -> its outputs.
 Run = Callable[[str, int, Sequence[relax.Expr]], list[relax.Expr]]
+
+
+@dataclass
+class Emitted:
+    """The number of values that the nodes of a model have bound."""
+
+    count: int = 0
 
 
 def constants_of(model: Model) -> Constants:
@@ -86,6 +94,7 @@ class Node(base.Node):
         kernel_of: Callable[[Node], str | None] = lambda node: None,
         is_delegated: Callable[[Node], bool] = lambda node: False,
         run: Run | None = None,
+        emitted: Emitted | None = None,
     ) -> None:
         """
         Args:
@@ -94,6 +103,7 @@ class Node(base.Node):
             is_delegated: returns true if LiteRT's default delegate computes the node. Both are called after the
                 converter has checked the operands.
             run: converts a subgraph.
+            emitted: counts the values that all nodes of the model bind.
         """
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
@@ -102,7 +112,7 @@ class Node(base.Node):
             builder, operator.label, self.output.label, f"{operator.name}_{operator.index}", self.output.name
         )
         self._values, self._constants = values, constants
-        self._kernel_of, self._is_delegated, self._run = kernel_of, is_delegated, run
+        self._kernel_of, self._is_delegated, self._run, self._emitted = kernel_of, is_delegated, run, emitted
         self._clips: tuple[int, int, int, int] | None = None
 
     # -- inputs and options
@@ -320,6 +330,11 @@ class Node(base.Node):
         """Binds a value under a name from which later errors can tell the operator and tensor. A plain operator on
         constants is computed instead.
         """
+        if self._emitted is not None:
+            self._emitted.count += 1
+            if self._emitted.count > _MOST_VALUES:
+                what = f"makes a model of more than {_MOST_VALUES} values: loops and recurrent layers are unrolled"
+                self.unsupported(what, hint="export the model with fewer turns or steps")
         if ops.name_of(expr) is not None and self._kernel is not None:
             expr = with_builtin(expr, self._kernel, math.prod(self.output.shape))
         return self._bind(expr, part, (tensor or self.output).name)

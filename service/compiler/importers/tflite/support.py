@@ -17,6 +17,7 @@ _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
     "[tf.lite.Optimize.DEFAULT] and a representative_dataset (docs/how-to/tflite.md)"
 )
+_FLEX = "CUSTOM(Flex"
 # Operators for which LiteRT has kernels that quantize activations at run time.
 _HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 
@@ -103,6 +104,14 @@ def _refuse(model: Subgraph, obstacles: list[tuple[Operator, str]]) -> None:
 
 
 def _hint(model: Subgraph, obstacles: list[tuple[Operator, str]]) -> str:
+    names = {operator.name for operator, _ in obstacles}
+    if any(name.startswith(_FLEX) for name in names):
+        return (
+            "convert it without tf.lite.OpsSet.SELECT_TF_OPS: operators whose names begin with Flex are TensorFlow's, "
+            "which LiteRT runs only with its Flex delegate"
+        )
+    if any(name.startswith("HASHTABLE") for name in names):
+        return "convert the model without its table, and look words up before the model is called"
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
         return "convert it with full-integer quantization, so that no operator is left in float"

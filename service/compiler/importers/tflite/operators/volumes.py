@@ -32,7 +32,7 @@ def conv3d(node: Node) -> relax.Expr:
     strides, dilations = _steps(node, "stride"), _steps(node, "dilation", "_factor")
     axes = zip(shape[1:4], weights.shape[:3], strides, dilations, strict=True)
     sides = [padding_of(_scheme(node), *axis) for axis in axes]
-    x = _moved(node, node.expr(0), sides)
+    x = _padded_volume(node, node.expr(0), sides)
     sums = _convolved(node, x, weights, strides, dilations, bias_of_reals(node, weights.shape[4]))
     return clamped(node, sums, node.activation())
 
@@ -61,7 +61,7 @@ def conv3d_transpose(node: Node) -> relax.Expr:
         sides.append((before, size + reach - before - shape_of(x)[axis + 1]))
     kernel = np.ascontiguousarray(weights[::-1, ::-1, ::-1].transpose(0, 1, 2, 4, 3))
     bias = bias_of_reals(node, weights.shape[3], 3)
-    sums = _convolved(node, _moved(node, x, sides), kernel, (1, 1, 1), dilations, bias)
+    sums = _convolved(node, _padded_volume(node, x, sides), kernel, (1, 1, 1), dilations, bias)
     return clamped(node, sums, node.activation())
 
 
@@ -110,7 +110,7 @@ def _spread(node: Node, x: relax.Expr, axis: int, step: int) -> relax.Expr:
     return node.emit(relax.op.strided_slice(whole, [axis], [0], [(shape[axis] - 1) * step + 1]), "spread")
 
 
-def _moved(node: Node, x: relax.Expr, sides: list[Sides]) -> relax.Expr:
+def _padded_volume(node: Node, x: relax.Expr, sides: list[Sides]) -> relax.Expr:
     """Pads depth, height and width with zeros; negative numbers cut elements off."""
     shape = shape_of(x)
     padded = [shape[0], *(size + sum(pair) for size, pair in zip(shape[1:4], sides, strict=True)), shape[4]]

@@ -73,6 +73,23 @@ def test_custom_operator_is_named() -> None:
     assert error.op == "CUSTOM(TFLite_Detection_Something) #0"
 
 
+def test_an_operator_of_tensorflow_is_named_with_its_remedy() -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1,), np.float32), builder.tensor("y", (1,), np.float32)
+    builder.operator("CUSTOM", [x], [y])
+    builder.build([x], [y])
+    builder.model.operatorCodes[0].customCode = "FlexErf"
+    error = refused(serialize(builder.model))
+    assert error.op == "CUSTOM(FlexErf) #0"
+    assert str(error.hint).startswith("convert it without tf.lite.OpsSet.SELECT_TF_OPS")
+
+
+def test_a_hash_table_is_refused_by_name() -> None:
+    error = refused(chain(["HASHTABLE_FIND"], np.int32, None))
+    assert error.op == "HASHTABLE_FIND #0"
+    assert "without its table" in str(error.hint)
+
+
 def test_operator_newer_than_the_schema_is_named_by_its_number() -> None:
     builder = ModelBuilder()
     chain(["RELU"], builder=builder)
