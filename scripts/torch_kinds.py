@@ -7,6 +7,7 @@ Each model is quantized in one of these ways:
 - `fx`: with FX, for the engine fbgemm; `float` parts stay between quantized ones
 - `eager`: in eager mode, with one scale for all weights of a layer
 - `dynamic`: `quantize_dynamic`
+- `half`: `quantize_dynamic` to float16
 - `float`: not at all
 """
 
@@ -37,6 +38,7 @@ from torch.ao.quantization.quantize_fx import (  # type: ignore[import-not-found
     convert_fx,
     prepare_fx,
 )
+from torch.nn import functional as F  # type: ignore[import-not-found]
 
 from scripts.torch_fixtures import without_places
 
@@ -165,16 +167,81 @@ def functions() -> dict[str, Kind]:
     }
 
 
+def stored_layers() -> dict[str, Kind]:
+    norms = nn.BatchNorm2d(4), nn.BatchNorm3d(3)
+    for norm in norms:
+        nn.init.uniform_(norm.running_var, 0.5, 2)
+        nn.init.normal_(norm.running_mean)
+        nn.init.normal_(norm.bias)
+    after_sigmoid = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Sigmoid(), norms[0])
+    modules = {
+        "dilated_max": nn.MaxPool2d(2, 1, dilation=2),
+        "gelu": nn.GELU(),
+        "group_norm": nn.GroupNorm(2, 4),
+        "instance_norm": nn.InstanceNorm2d(4, affine=True),
+        "other_elu": nn.ELU(0.7),
+        "other_threshold": nn.Threshold(0.1, 0.0),
+        "pixel_shuffle": nn.PixelShuffle(2),
+    }
+    of_rows = {
+        "average_of_rows": nn.AvgPool1d(3, 2, 1),
+        "means_of_rows": nn.AdaptiveAvgPool1d(5),
+        "maxima_of_rows": nn.MaxPool1d(3, 2, 1),
+    }
+    return {
+        **{name: (after(module), images(), "eager") for name, module in modules.items()},
+        **{name: (nn.Sequential(nn.Conv1d(3, 4, 3), module), rows(), "fx") for name, module in of_rows.items()},
+        "adaptive_max_float": (after(nn.AdaptiveMaxPool2d(1)), images(), "float"),
+        "batch_norm2d": (after_sigmoid, images(), "fx"),
+        "batch_norm3d": (nn.Sequential(norms[1]), volumes(), "fx"),
+        "maxima_of_volumes": (nn.Sequential(nn.Conv3d(3, 2, 1), nn.MaxPool3d(2)), volumes(), "fx"),
+        "means_of_volumes_float": (nn.AvgPool3d(3, 2, 1), volumes(), "float"),
+        "prelu": (after(nn.PReLU(4)), images(), "fx"),
+        "softmax": (after(nn.Softmax(1)), images(), "fx"),
+        "variance_float": (after(lambda x: x.var(1) + x.std(1) + x.norm(dim=1) + x.logsumexp(1)), images(), "float"),
+    }
+
+
+def sizes() -> dict[str, Kind]:
+    options: dict[str, dict[str, object]] = {
+        "bilinear": {"scale_factor": 2, "mode": "bilinear"},
+        "bilinear_aligned": {"scale_factor": 2, "mode": "bilinear", "align_corners": True},
+        "bilinear_factors": {"scale_factor": (1.5, 0.7), "mode": "bilinear"},
+        "bilinear_size": {"size": (5, 17), "mode": "bilinear"},
+        "nearest_exact": {"scale_factor": 2, "mode": "nearest-exact"},
+    }
+
+    def resized(given: dict[str, object]) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: F.interpolate(x, **given)
+
+    trilinear = resized({"scale_factor": 2, "mode": "trilinear"})
+    linear = resized({"scale_factor": 2, "mode": "linear"})
+    nearest = nn.Sequential(nn.Conv3d(3, 2, 1), Of(resized({"scale_factor": 2})))
+    return {
+        **{name: (after(resized(given)), images(), "fx") for name, given in options.items()},
+        "linear_float": (Of(linear), rows(), "float"),
+        "nearest_volumes": (nearest, volumes(), "fx"),
+        "trilinear_float": (Of(trilinear), volumes(), "float"),
+    }
+
+
 def languages() -> dict[str, Kind]:
     def positions(table: nn.Module, places: nn.Module, head: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return head(table(x) + places(torch.arange(x.shape[1])))
 
     parts = (nn.Embedding(20, 8), nn.Embedding(10, 8), nn.Linear(8, 3))
-    return {"positions_float": (Of(positions, *parts), ids(), "float")}
+    bag, places = nn.EmbeddingBag(20, 8, mode="sum"), torch.randint(0, 20, (9,))
+    return {
+        "bag_of_4_bits": (Of(lambda table, x: table(x), bag), ids(), "dynamic"),
+        "bag_with_offsets": (Of(lambda table, x: table(x, torch.tensor([0, 3, 3])), bag), (places,), "dynamic"),
+        "half_float": (nn.Sequential(nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, 3)), tokens(), "half"),
+        "positions_float": (Of(positions, *parts), ids(), "float"),
+        "table_of_8_bits": (Of(lambda table, x: table(x), nn.Embedding(20, 8)), ids(), "dynamic"),
+    }
 
 
 def kinds() -> dict[str, Kind]:
-    return convolutions() | activations() | functions() | languages()
+    return convolutions() | activations() | functions() | stored_layers() | sizes() | languages()
 
 
 def quantized(model: nn.Module, examples: Examples, way: str) -> nn.Module:
@@ -194,6 +261,8 @@ def quantized(model: nn.Module, examples: Examples, way: str) -> nn.Module:
         tables = {nn.Embedding: float_qparams_weight_only_qconfig}
         bags = {nn.EmbeddingBag: float_qparams_weight_only_qconfig_4bit}
         return quantize_dynamic(model, layers | tables | bags)
+    if way == "half":
+        return quantize_dynamic(model, {nn.Linear}, dtype=torch.float16)
     return model
 
 
@@ -211,8 +280,7 @@ def write(file: zipfile.ZipFile, name: str, model: nn.Module, examples: Examples
         traced = torch.jit.trace(quantized(model, examples, way), examples, check_trace=False)
         saved = io.BytesIO()
         torch.jit.save(traced, saved)
-        saved.seek(0)
-        results = torch.jit.load(saved)(*examples)
+        results = traced(*examples)
     outputs = [results] if isinstance(results, torch.Tensor) else list(results)
     arrays = io.BytesIO()
     inputs = {f"x{index}": each.numpy() for index, each in enumerate(examples)}

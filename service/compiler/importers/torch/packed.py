@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.tensors import Rows, Tensor
 from service.compiler.importers.torch.unpickler import Object
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
@@ -62,7 +62,7 @@ class Cell:
     reduced: bool
 
 
-def unpacked(module: str, kind: str, state: Any) -> Packed | Cell:
+def unpacked(module: str, kind: str, state: Any) -> Packed | Cell | Rows:
     """Returns the parameters that a pickle contains, as an object of class `kind` in `module`.
 
     Raises:
@@ -77,6 +77,8 @@ def unpacked(module: str, kind: str, state: Any) -> Packed | Cell:
     match kind, state:
         case "LinearPackedParamsBase", (weight, bias):
             return linear(weight, bias)
+        case "EmbeddingPackedParamsBase", (int(), [Rows() as rows], [], [int()]):
+            return rows
         case str(name), (("2" | "3"), [Tensor(data=config), weight, *bias], [*optional]) if name in _CONVOLUTIONS:
             return _convolution(config.tolist(), weight, [*bias, *optional])
         case str(name), (int(), [int(), *_] as config, [None | Tensor(), weight, *bias]) if name in _CONVOLUTIONS:
@@ -113,7 +115,16 @@ def _linear_of(value: Object) -> Packed:
 
 
 def linear(weight: Any, bias: Any) -> Packed:
-    """Returns the parameters of `quantized::linear_prepack`."""
+    """Returns the parameters of `quantized::linear_prepack`; or those of `linear_prepack_fp16`, whose weights are real
+    numbers that are rounded to float16.
+    """
+    if isinstance(weight, Tensor) and weight.quantization is None and weight.data.dtype == np.float32:
+        fits = weight.data.ndim == 2 and (bias is None or _is_row(bias, len(weight.data)))
+        if not fits:
+            raise _misfit(LINEAR)
+        most = np.float32(np.finfo(np.float16).max)
+        half = np.clip(weight.data, -most, most).astype(np.float16).astype(np.float32)
+        return Packed(Tensor(half), None if bias is None else bias.data)
     _check(LINEAR, weight, bias, rank=2)
     return Packed(weight, None if bias is None else bias.data)
 
@@ -159,6 +170,10 @@ def conv1d(
     )
     row = Tensor(weight.data[:, :, None], weight.quantization)
     return replace(convolution(row, bias, steps, around, apart, groups, output_padding=more), is_row=True)
+
+
+def _is_row(value: Any, size: int) -> bool:
+    return isinstance(value, Tensor) and value.data.dtype == np.float32 and value.data.shape == (size,)
 
 
 def _of_row(value: Any, default: int) -> Any:

@@ -30,6 +30,8 @@ _STORAGES: dict[str, str] = {
     "QUInt8Storage": "uint8",
     "QInt32Storage": "int32",
 }
+# Two values of 4 bits in a byte, the first in the lower bits. The count of such a storage is that of its bytes.
+_NIBBLES = "QUInt4x2Storage"
 
 
 # Storage classes of PyTorch that are not read -> their element type.
@@ -38,7 +40,6 @@ _OTHER_STORAGES: dict[str, str] = {
     "BFloat16Storage": "bfloat16",
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
-    "QUInt4x2Storage": "4 bits",
     "QUInt2x4Storage": "2 bits",
 }
 _OTHER_HINT = "save the model with constants of float32 (model.float()), and with weights of 8 bits"
@@ -63,6 +64,20 @@ class Tensor:
     quantization: Quantization | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a quantized `Embedding`: real = scale * stored + offset, with a real offset for each row.
+
+    Attributes:
+        data: uint8 `[rows, columns]`.
+        scales, offsets: float32 `[rows]`.
+    """
+
+    data: Array = field(repr=False)
+    scales: Array = field(repr=False)
+    offsets: Array = field(repr=False)
+
+
 @dataclass(frozen=True)
 class Spec:
     """The dtype and shape of an input."""
@@ -75,6 +90,7 @@ class Spec:
 class _Storage:
     data: bytes = field(repr=False)
     dtype: np.dtype[Any]
+    has_nibbles: bool = False
 
 
 class TensorReader:
@@ -109,15 +125,19 @@ class TensorReader:
         match reference:
             case ("storage", str(kind), *_) if kind in _OTHER_STORAGES:
                 raise Unsupported(f"constants of {_OTHER_STORAGES[kind]} cannot be compiled", hint=_OTHER_HINT)
-            case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES:
+            case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES or kind == _NIBBLES:
                 name = f"{folder}/{key}"
             case _:
                 raise _misfit("refers to something other than the elements of a tensor")
-        dtype = np.dtype(_STORAGES[kind])
+        dtype = np.dtype(_STORAGES.get(kind, "uint8"))
         if name not in self._storages:
-            self._storages[name] = _Storage(self._archive.read(name), dtype)
+            self._storages[name] = _Storage(self._archive.read(name), dtype, kind == _NIBBLES)
         storage = self._storages[name]
-        if storage.dtype != dtype or len(storage.data) != count * dtype.itemsize:
+        if (
+            storage.has_nibbles != (kind == _NIBBLES)
+            or storage.dtype != dtype
+            or len(storage.data) != count * dtype.itemsize
+        ):
             raise _misfit(
                 f"declares {count} elements of {dtype.name} in {name[:200]!a}, but the record has another size or type"
             )
@@ -160,26 +180,50 @@ def _are_sizes(value: Any) -> bool:
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
     if not isinstance(storage, _Storage):
         raise _misfit("has a tensor without elements")
+    if storage.has_nibbles:
+        raise Unsupported("a constant of 4 bits that is not the table of an embedding cannot be compiled")
     return Tensor(strided(storage.data, storage.dtype, offset, size, stride))
 
 
-def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, *_: Any) -> Tensor:
+def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, *_: Any) -> Tensor | Rows:
     """Returns the tensor of `torch._utils._rebuild_qtensor`."""
+    match quantizer:
+        case ("per_channel_affine_float_qparams", Tensor(data=scales), Tensor(data=zero_points), 0):
+            return _rows(storage, offset, size, stride, scales, zero_points)
     plain = _tensor(storage, offset, size, stride)
     match quantizer:
         case ("per_tensor_affine", float(scale), int(zero_point)):
             quantization = Quantization((scale,), (zero_point,))
         case ("per_channel_affine", Tensor(data=scales), Tensor(data=zero_points), int(axis)):
             quantization = per_channel(plain.data.shape, scales, zero_points, axis)
-        case ("per_channel_affine_float_qparams", *_):
-            raise Unsupported(
-                "the weights of a quantized Embedding or EmbeddingBag, whose zero points are real numbers, cannot be "
-                "compiled",
-                hint="leave embeddings in float: quantize_dynamic(model, {torch.nn.Linear})",
-            )
         case _:
             raise Unsupported("a tensor of the archive is quantized in a way that Octet does not read")
     return Tensor(plain.data, quantization)
+
+
+def _rows(storage: Any, offset: Any, size: Any, stride: Any, scales: Array, zero_points: Array) -> Rows:
+    """Returns the table of an embedding. As PyTorch does (`qembeddingbag_prepack.cpp`), 4-bit tables round scales and
+    offsets to float16.
+    """
+    if not isinstance(storage, _Storage) or not _are_sizes(size) or len(size) != 2:
+        raise _misfit("has the table of an embedding that is not a matrix")
+    count, columns = size
+    if storage.has_nibbles:
+        width = -(-columns // 2)
+        packed = strided(storage.data, storage.dtype, offset, (count, width), (width, 1))
+        data = np.stack([packed & 15, packed >> 4], axis=-1).reshape(count, 2 * width)[:, :columns]
+    else:
+        data = _tensor(storage, offset, size, stride).data
+    if data.dtype != np.uint8 or scales.shape != (count,) or zero_points.shape != (count,):
+        raise _misfit("has the table of an embedding whose scales do not fit its rows")
+    scale = scales.astype(np.float32)
+    with np.errstate(all="ignore"):
+        moved = -(zero_points.astype(np.float32) * scale)
+        if storage.has_nibbles:
+            scale, moved = (each.astype(np.float16).astype(np.float32) for each in (scale, moved))
+    if not (np.isfinite(scale).all() and np.isfinite(moved).all()):
+        raise _misfit("has the table of an embedding whose scales are not finite")
+    return Rows(np.ascontiguousarray(data), scale, moved)
 
 
 def per_channel(shape: tuple[int, ...], scales: Array, zero_points: Array, axis: int) -> Quantization:
@@ -231,7 +275,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }
 _SPEC_MAKERS: dict[str, Callable[..., Any]] = {"torch._utils._rebuild_tensor_v2": _spec}
 _CONSTANTS: dict[str, Any] = {
-    **{f"torch.{storage}": storage for storage in (*_STORAGES, *_OTHER_STORAGES)},
+    **{f"torch.{storage}": storage for storage in (*_STORAGES, *_OTHER_STORAGES, _NIBBLES)},
     "torch.per_tensor_affine": "per_tensor_affine",
     "torch.per_channel_affine": "per_channel_affine",
     "torch.per_channel_affine_float_qparams": "per_channel_affine_float_qparams",

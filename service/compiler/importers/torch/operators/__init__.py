@@ -16,18 +16,22 @@ from service.compiler.importers.torch.operators import (
     constants,
     dynamic,
     elementwise,
+    embedding,
     functions,
     fused,
     joining,
     layers,
     movement,
+    normalizing,
     packed_layers,
     pooling,
     real,
     real_convolutions,
     recurrent,
+    reducing,
     resizing,
     selecting,
+    windows,
 )
 
 Rule = Callable[..., Any]
@@ -37,15 +41,18 @@ _FAMILIES = (
     constants,
     dynamic,
     elementwise,
+    embedding,
     functions,
     fused,
     joining,
     movement,
+    normalizing,
     packed_layers,
     pooling,
     recurrent,
     resizing,
     selecting,
+    windows,
 )
 RULES: dict[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
 # These rules take precedence if none of an operator's operands is quantized.
@@ -55,6 +62,7 @@ REAL_RULES: dict[str, Rule] = {
     **real_convolutions.RULES,
     **activations.RULES,
     **comparing.RULES,
+    **reducing.RULES,
 }
 # These rules take precedence if all operands are known while importing.
 FOLDED_RULES: dict[str, Rule] = constants.FOLDED

@@ -101,7 +101,7 @@ def _finished(
 
 
 def packed_layer(node: Node, parameters: Any, rank: int) -> Packed:
-    if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank:
+    if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank or not parameters.weight.quantization:
         node.unsupported("has no packed weights of the right kind")
     return parameters
 

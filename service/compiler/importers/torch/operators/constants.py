@@ -186,6 +186,10 @@ def _unary(compute: Callable[[Array], Any]) -> Callable[..., Tensor]:
     return convert
 
 
+def _same(_: Node, input: Any, *__: Any, **___: Any) -> Any:
+    return input
+
+
 def _not(node: Node, input: Any) -> Tensor:
     return Tensor(np.logical_not(_array(node, input)))
 
@@ -222,6 +226,10 @@ def _stack(node: Node, tensors: Any, dim: Any = 0) -> Tensor:
 # These rules take precedence if all tensors among an operator's operands are constants. They raise `ValueError` and
 # the like for operands that do not fit; `Graph` reports those.
 FOLDED: dict[str, Callable[..., Any]] = {
+    "aten::alias": _same,
+    "aten::clone": _same,
+    "aten::contiguous": _same,
+    "aten::detach": _same,
     "aten::abs": _unary(np.abs),
     "aten::add": _binary(np.add),
     "aten::bitwise_and": _binary(np.logical_and),

@@ -63,7 +63,22 @@ def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
     return node.emit(relax.op.reshape(sums, (*shape[:-1], units)), "sums")
 
 
+def _linear_fp16(node: Node, X: Any, W_prepack: Any) -> Value:
+    """Multiplies real values by weights that were rounded to float16, in float32 (FBGEMM's `cblas_gemm_compute`)."""
+    if not isinstance(W_prepack, Packed) or W_prepack.weight.quantization is not None:
+        node.unsupported("has no packed weights of float16")
+    columns = relax.const(np.ascontiguousarray(W_prepack.weight.data.T))
+    bias = None if W_prepack.bias is None else relax.const(np.ascontiguousarray(W_prepack.bias))
+    return node.value(ops.real_matmul(node.real_tensor(X).expr, columns, bias), None)
+
+
+def _linear_relu_fp16(node: Node, X: Any, W_prepack: Any) -> Value:
+    return node.value(relax.op.nn.relu(_linear_fp16(node, X, W_prepack).expr), None)
+
+
 RULES = {
+    "quantized::linear_dynamic_fp16": _linear_fp16,
+    "quantized::linear_relu_dynamic_fp16": _linear_relu_fp16,
     "quantized::linear_dynamic": _linear_dynamic,
     "quantized::linear_relu_dynamic": _linear_relu_dynamic,
 }

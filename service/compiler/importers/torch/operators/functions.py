@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
@@ -57,9 +59,25 @@ def _elu(
     scale: Any = 1,
     input_scale: Any = 1,
 ) -> Value:
-    if {node.real(alpha), node.real(scale), node.real(input_scale)} != {1.0}:
-        node.unsupported("has scales other than 1")
+    slopes = node.real(alpha), node.real(scale), node.real(input_scale)
+    if slopes != (1.0, 1.0, 1.0):
+        return _other_elu(node, qx, node.real(output_scale), output_zero_point, *slopes)
     return _applied(node, "elu", qx, output_scale, output_zero_point)
+
+
+def _other_elu(
+    node: Node, qx: Any, output_scale: float, output_zero_point: Any, alpha: float, scale: float, steep: float
+) -> Value:
+    """Converts x * scale, or (exp(x * steep) - 1) * alpha * scale if x is negative (`qelu_kernel`), as a table."""
+    x, in_type = node.activation(qx)
+    out_type = node.per_tensor(in_type.storage, output_scale, output_zero_point)
+    values = (np.arange(in_type.min, in_type.max + 1) - in_type.zero_point).astype(np.float32)
+    exact = (values * np.float32(in_type.scale)).astype(np.float64)
+    below = np.expm1(np.minimum(exact, 0) * steep) * (alpha * scale)
+    made = np.where(exact < 0, below, exact * scale).astype(np.float32)
+    scaled = np.clip(made * (np.float32(1) / np.float32(out_type.scale)), -(2.0**30), 2.0**30)
+    stored = np.clip(np.rint(scaled).astype(np.int64) + out_type.zero_point, out_type.min, out_type.max)
+    return node.value(ops.table(x.expr, in_type, out_type, stored.tolist()), out_type)
 
 
 RULES = {

@@ -141,7 +141,7 @@ def _scaled(node: Node, x: relax.Var, weight: relax.Expr | None, bias: relax.Exp
     return Value(x if bias is None else node.emit(relax.op.add(x, bias)))
 
 
-def _group_norm(
+def group_norm(
     node: Node, input: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, *_: Any
 ) -> Value:
     x, groups = operand(node, input), node.integer(num_groups, 1)
@@ -174,7 +174,7 @@ def _instance_norm(
         return _batch_norm(node, input, weight, bias, running_mean, running_var, False, momentum, eps)
     x = operand(node, input)
     node.require(len(shape_of(x)) >= 3, f"has an input of shape {list(shape_of(x))}, not [N, C, L, …]")
-    return _group_norm(node, input, shape_of(x)[1], weight, bias, eps)
+    return group_norm(node, input, shape_of(x)[1], weight, bias, eps)
 
 
 def _quantized_layer_norm(
@@ -299,7 +299,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::exp": function(real.of_float32("exp")),
     "aten::gelu": _gelu,
     "aten::gelu_": _gelu,
-    "aten::group_norm": _group_norm,
+    "aten::group_norm": group_norm,
     "aten::instance_norm": _instance_norm,
     "aten::layer_norm": _layer_norm,
     "aten::leaky_relu": _leaky_relu,

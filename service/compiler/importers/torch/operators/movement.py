@@ -250,7 +250,16 @@ def _rank(node: Node, input: Any) -> int:
     return len(node.tensor(input).shape)
 
 
+def _count(node: Node, input: Any) -> int:
+    return math.prod(node.tensor(input).shape)
+
+
 RULES = {
+    "aten::numel": _count,
+    "aten::swapaxes": _transpose,
+    "aten::swapdims": _transpose,
+    "aten::squeeze_": _squeeze,
+    "aten::unsqueeze_": _unsqueeze,
     "aten::reshape": _reshape,
     "aten::view": _reshape,
     "aten::flatten": _flatten,

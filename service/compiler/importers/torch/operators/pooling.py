@@ -10,6 +10,7 @@ from tvm import relax
 from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.builder.pooling import Windows, overhang
 from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import dilating
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
@@ -28,11 +29,11 @@ def _max_pool2d(
 ) -> Value:
     _, quantized = node.activation(input, rank=4)
     if node.pair(dilation, 1) != (1, 1):
-        node.unsupported("has a dilated window")
+        return dilating.max_pool2d(node, input, kernel_size, stride, padding, dilation, ceil_mode)
     return pooled(node, input, quantized, Pool.of(node, kernel_size, stride, padding, ceil_mode, False), is_max=True)
 
 
-def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
+def avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
     return pooled(node, input, node.activation(input)[1], Pool.of(node, *window, **named))
 
 
@@ -85,7 +86,7 @@ def pooled(node: Node, input: Any, out_type: QuantizedType, pool: Pool, *, is_ma
     )
 
 
-def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
+def adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
     """Converts adaptive pooling, with windows of equal size that do not overlap."""
     x, quantized = node.activation(input)
     cell = cell_sizes(node, x.shape, output_size)
@@ -159,7 +160,7 @@ def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[
 RULES = {
     "aten::max_pool2d": _max_pool2d,
     "quantized::max_pool2d": _max_pool2d,
-    "aten::avg_pool2d": _avg_pool2d,
-    "aten::adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    "aten::avg_pool2d": avg_pool2d,
+    "aten::adaptive_avg_pool2d": adaptive_avg_pool2d,
     "aten::mean": _mean,
 }

@@ -18,7 +18,7 @@ from service.compiler.importers import real
 from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
-from service.compiler.importers.torch.operators import pooling
+from service.compiler.importers.torch.operators import dilating, pooling
 from service.compiler.importers.torch.operators.comparing import promoted
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
@@ -159,7 +159,7 @@ def _max_pool2d(
     ceil_mode: Any = False,
 ) -> Value:
     if node.pair(dilation, 1) != (1, 1):
-        node.unsupported("has a dilated window")
+        return dilating.max_pool2d(node, input, kernel_size, stride, padding, dilation, ceil_mode)
     x = node.real_tensor(input).expr
     found = _windows(node, x, pooling.Pool.of(node, kernel_size, stride, padding, ceil_mode))
     return node.value(builder.largest(Real(node.emit, x), found), None)
