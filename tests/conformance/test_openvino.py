@@ -22,8 +22,8 @@ HERE = [target for target in TARGETS if target.architecture == "x86_64" and targ
 # Outputs that are computed in integers up to the last layer equal OpenVINO's bit for bit, and so do those of a single
 # float operation after it. Networks with other float layers differ by a few units in the last place.
 REAL = 2.0**-20
-# Networks in which OpenVINO moves a scale through a sum or an average: a step may differ (`numerics.deviations`).
-STEPS = 2e-2
+# A network in which OpenVINO moves a scale through a sum: one step of one element differs (`numerics.deviations`).
+STEPS = 1e-3
 
 
 def differences(name: str) -> list[float]:
@@ -42,7 +42,7 @@ def test_the_oracle_gives_openvinos_results(name: str) -> None:
     assert max(differences(name)) <= (STEPS if name in MOVED_SCALES else REAL)
 
 
-MOVED_SCALES = ("mobilenet_mixed", "mobilenet_performance", "residual_mixed", "residual_performance")
+MOVED_SCALES = ("residual_performance",)
 EQUAL = ("inception_mixed", "inception_performance", "padded_mixed", "padded_performance", "rows_mixed")
 
 

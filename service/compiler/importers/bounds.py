@@ -58,10 +58,28 @@ def _index(call: relax.Call, values: Values) -> Iterator[Found]:
 def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -> Iterator[Found]:
     """If `call` quantizes real values, yields the range that its quantized type represents."""
     if operation is not None and operation.name == "qnn.quantize":
-        source, out_type = _source(call.args[0], values), operation.quantized("out_type")
+        steps, factor, addend = _scaled(call.args[0], values)
+        source, out_type = _source(steps, values), operation.quantized("out_type")
         if source is not None and out_type.is_per_tensor:
-            low, high = (out_type.scale * (end - out_type.zero_point) for end in (out_type.min, out_type.max))
+            ends = (out_type.scale * (end - out_type.zero_point) for end in (out_type.min, out_type.max))
+            low, high = sorted((end - addend) / factor for end in ends)
             yield source, Bounds(low, high)
+
+
+def _scaled(expr: relax.Expr, values: Values) -> tuple[relax.Expr, float, float]:
+    """If `expr` is a value times a number plus a number, returns the value and both numbers. Otherwise, returns `expr`,
+    1 and 0.
+    """
+    total = values.get(expr)
+    if not isinstance(total, relax.Call) or _name(total) != "relax.add":
+        return expr, 1.0, 0.0
+    product, addend = values.get(total.args[0]), value_of(total.args[1])
+    if not isinstance(product, relax.Call) or _name(product) != "relax.multiply" or addend is None:
+        return expr, 1.0, 0.0
+    factor = value_of(product.args[1])
+    if factor is None or factor.size != 1 or addend.size != 1 or float(factor) == 0:
+        return expr, 1.0, 0.0
+    return product.args[0], float(factor), float(addend)
 
 
 def _mask(call: relax.Call, values: Values) -> Iterator[Found]:

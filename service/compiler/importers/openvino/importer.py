@@ -28,12 +28,13 @@ from service.compiler.importers.openvino.file.weights import DTYPES, read_consta
 from service.compiler.importers.openvino.model import CONSTANT, PARAMETER, RESULT, Layer, Model
 from service.compiler.importers.openvino.node import Node, State
 from service.compiler.importers.openvino.operators import RULES
+from service.compiler.importers.openvino.operators.sums import readers_of
 from service.compiler.qnn.graph import shape_of
 from service.core.errors import MalformedModel, Unsupported
-from service.core.models.signature import ModelSignature
+from service.core.models.signature import DATATYPES, ModelSignature
 
 _OPEN = ("?", "-1")
-_SENDABLE = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+_SENDABLE = frozenset(DATATYPES.values())
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
@@ -54,9 +55,9 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
 
 
 def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_bytes: int) -> ImportedModel:
-    inputs = [layer for layer in model.layers if layer.type == PARAMETER]
-    inputs.sort(key=lambda layer: layer.id)  # OpenVINO's order of the inputs is that of the file
-    results = sorted((layer for layer in model.layers if layer.type == RESULT), key=lambda layer: layer.id)
+    # OpenVINO's order of inputs and outputs is that of the file
+    written = sorted(model.layers, key=lambda layer: layer.index)
+    inputs, results = ([layer for layer in written if layer.type == each] for each in (PARAMETER, RESULT))
     if not inputs:
         raise Unsupported("the model has no inputs", hint="export it with an input")
     if not results:
@@ -66,7 +67,8 @@ def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_by
     check_names(shapes, names)
     params = [_param(index, layer, name, shapes) for index, (layer, name) in enumerate(zip(inputs, names, strict=True))]
     builder = relax.BlockBuilder()
-    state = State(builder, Standard(builder, size_bytes))
+    by_id, readers = {layer.id: layer for layer in model.layers}, readers_of(model.layers)
+    state = State(builder, Standard(builder, size_bytes), layers=by_id, readers=readers)
     state.values |= {(layer.id, 0): each for layer, each in zip(inputs, params, strict=True)}
 
     def convert() -> list[relax.Expr]:
@@ -80,7 +82,6 @@ def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_by
         return [_result(state, layer) for layer in results]
 
     outputs = build_main(builder, params, convert)
-    by_id = {layer.id: layer for layer in model.layers}
     ends = [_output_name(by_id, layer) for layer in results]
     signature = ModelSignature(
         unique_specs(

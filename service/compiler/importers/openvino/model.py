@@ -17,6 +17,7 @@ class Layer:
     """A layer.
 
     Attributes:
+        index: the position in the file, which gives the order of inputs and outputs.
         type: the operation, such as `Convolution`.
         version: its operation set, such as `opset1`; or `extension`, or the name of another set.
         inputs: the output that each input port reads, in the order of the ports.
@@ -24,6 +25,7 @@ class Layer:
     """
 
     id: int
+    index: int
     name: str
     type: str
     version: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +12,13 @@ from tvm import relax
 from service.compiler.importers.builder import node as base
 from service.compiler.importers.onnx.standard import Standard
 from service.compiler.importers.openvino.model import Entry, Layer
-from service.compiler.importers.openvino.values import Compressed, Stored, Value
+from service.compiler.importers.openvino.values import Compressed, Scaled, Stored, Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
 
-_REALS = ("float16", "float32", "float64")
+_WIDE_OR_HALF = ("float16", "float64")
+_REALS = ("float32", *_WIDE_OR_HALF)
 
 
 @dataclass
@@ -26,12 +28,16 @@ class State:
     Attributes:
         values: the value of each output that was converted.
         reals: the real values of outputs that are stored or compressed, once they were needed.
+        layers: all layers, by id.
+        readers: the layers that read each output.
     """
 
     builder: relax.BlockBuilder
     standard: Standard
     values: dict[Entry, Value] = field(default_factory=dict)
     reals: dict[Entry, Value] = field(default_factory=dict)
+    layers: Mapping[int, Layer] = field(default_factory=dict)
+    readers: Mapping[Entry, Sequence[Layer]] = field(default_factory=dict)
 
 
 class Node(base.Node):
@@ -73,10 +79,14 @@ class Node(base.Node):
         """Returns a value as an expression, or as elements that are known while importing."""
         if isinstance(value, Stored):
             return self.emit(ops.dequantize(value.expr, value.type), "real")
+        if isinstance(value, Scaled):
+            return self.emit(relax.op.multiply(value.expr, relax.const(value.scale, "float32")), "real")
         if isinstance(value, Compressed):
             return self._decompressed(value)
         if isinstance(value, np.ndarray):
             return value.astype(np.float32) if value.dtype.name in _REALS else value
+        if str(value.ty.dtype) in _WIDE_OR_HALF:
+            return self.emit(relax.op.astype(value, "float32"), "single")
         return value
 
     def _decompressed(self, weights: Compressed) -> Value:
@@ -122,7 +132,7 @@ class Node(base.Node):
     def extents(self, x: Any) -> tuple[int, ...]:
         if isinstance(x, np.ndarray | Compressed):
             return tuple(x.shape)
-        return shape_of(x.expr if isinstance(x, Stored) else x)
+        return shape_of(x.expr if isinstance(x, Stored | Scaled) else x)
 
     # -- results
 

@@ -11,13 +11,36 @@ from tvm import relax
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
+_NEGLIGIBLE = 1e-5  # a shift below this part of the range is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The conversion of real values to stored ones: round(x * factor + shift), clamped to 0 … `last`."""
+
+    factor: np.float32
+    shift: np.float32
+    last: int
+
+    @classmethod
+    def of(cls, low: np.float32, high: np.float32, levels: int) -> Steps:
+        """Returns the conversion of the range `low` to `high`, whose numbers OpenVINO computes in float32."""
+        factor = np.float32(np.float32(levels - 1) / np.float32(high - low))
+        shift = np.float32(-low * factor)
+        return cls(factor, np.float32(0) if abs(shift) < levels * _NEGLIGIBLE else shift, levels - 1)
+
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The result of a FakeQuantize: integers, and the type that gives their real values."""
+    """The result of a FakeQuantize: integers, and the type that gives their real values.
+
+    Attributes:
+        source: the real values that the FakeQuantize rounded, and how; None if another layer computed the integers.
+    """
 
     expr: relax.Expr
     type: QuantizedType
+    source: tuple[relax.Expr, Steps] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +80,22 @@ class Compressed:
         if any(size != 1 for each, size in enumerate(padded) if each != axis % self.data.ndim):
             return None
         return self.scale.reshape(-1).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """The sum of two stored tensors, before it is multiplied by its scale. A FakeQuantize that reads it takes the scale
+    into its own, as OpenVINO's transformations do.
+
+    Attributes:
+        expr: float32.
+        scale: float32.
+        by_convolution: true if the convolution before the sum computes it.
+    """
+
+    expr: relax.Expr
+    scale: np.float32
+    by_convolution: bool
 
 
 # An expression of the module, elements that are known while importing, or one of the classes above.

@@ -49,7 +49,10 @@ def read_model(data: bytes) -> Model:
         outputs[number], inputs[number] = _ports(element, "output"), _ports(element, "input")
     sources = _sources(root, outputs, inputs)
     layers = {_number(each.attributes, "id", "a layer"): each for each in elements}
-    read = {number: _layer(each, number, inputs[number], sources) for number, each in layers.items()}
+    read = {
+        number: _layer(each, number, index, inputs[number], sources)
+        for index, (number, each) in enumerate(layers.items())
+    }
     return Model(printable(root.attributes.get("name", "")), version, _sorted(read), _metadata(root))
 
 
@@ -76,7 +79,7 @@ def _sources(root: Element, outputs: Mapping[int, list[int]], inputs: Mapping[in
     return sources
 
 
-def _layer(element: Element, number: int, ports: list[int], sources: Mapping[Entry, Entry]) -> Layer:
+def _layer(element: Element, number: int, index: int, ports: list[int], sources: Mapping[Entry, Entry]) -> Layer:
     given = element.attributes
     name, kind = given.get("name", ""), given.get("type", "")
     label = f"{kind} {name}"
@@ -88,7 +91,7 @@ def _layer(element: Element, number: int, ports: list[int], sources: Mapping[Ent
     attributes = Attributes({} if data is None else data.attributes, label)
     names = tuple(_names(port.attributes.get("names", "")) for port in _children(element, "output", "port"))
     entries = tuple(sources[number, port] for port in ports)
-    return Layer(number, name, kind, given.get("version", "opset1"), attributes, entries, names)
+    return Layer(number, index, name, kind, given.get("version", "opset1"), attributes, entries, names)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from tvm import relax
 
 from service.compiler.importers.openvino.node import Node
-from service.compiler.importers.openvino.values import Stored, Value
+from service.compiler.importers.openvino.operators import sums
+from service.compiler.importers.openvino.values import Scaled, Stored, Value
 from service.core.models.arrays import Array
 
 Convert = Callable[[Node], list[Value]]
@@ -28,6 +30,8 @@ def relu(node: Node) -> list[Value]:
     x = node.value(0)
     if isinstance(x, Stored) and x.type.zero_point == x.type.min:
         return [x]
+    if isinstance(x, Scaled):
+        return [Scaled(node.emit(relax.op.nn.relu(x.expr)), x.scale, x.by_convolution)]
     return node.standard("Relu", node.real(0))
 
 
@@ -129,6 +133,18 @@ def not_equal(node: Node) -> list[Value]:
     return node.standard("Not", node.step("Equal", node.real(0), node.real(1)))
 
 
+def is_finite(node: Node) -> list[Value]:
+    x = node.real(0)
+    return node.standard("Not", node.step("Or", node.step("IsNaN", x), node.step("IsInf", x)))
+
+
+def is_infinite(node: Node) -> list[Value]:
+    flags = {"detect_negative": "detect_negative", "detect_positive": "detect_positive"}
+    return node.standard(
+        "IsInf", node.real(0), **{ours: int(node.attributes.flag(each, True)) for ours, each in flags.items()}
+    )
+
+
 def select(node: Node) -> list[Value]:
     node.count(3)
     return node.standard("Where", *(node.real(index) for index in range(3)))
@@ -141,7 +157,9 @@ def _number(value: float) -> Array:
 ELEMENTWISE: Mapping[str, Convert] = {
     **{name: plain(name, 1) for name in ("Abs", "Acos", "Asin", "Atan", "Cos", "Cosh", "Erf", "Exp", "Floor", "Log")},
     **{name: plain(name, 1) for name in ("Mish", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh")},
-    **{name: plain(name, 2) for name in ("Add", "Equal", "Greater", "Less")},
+    **{name: plain(name, 1) for name in ("Acosh", "Asinh", "Atanh", "IsNaN")},
+    **{name: plain(name, 2) for name in ("Equal", "Greater", "Less")},
+    "Add": sums.add,
     "Ceiling": plain("Ceil", 1),
     "Clamp": clamp,
     "Divide": plain("Div", 2),
@@ -152,6 +170,8 @@ ELEMENTWISE: Mapping[str, Convert] = {
     "HSigmoid": h_sigmoid,
     "HSwish": plain("HardSwish", 1),
     "HardSigmoid": hard_sigmoid,
+    "IsFinite": is_finite,
+    "IsInf": is_infinite,
     "LessEqual": plain("LessOrEqual", 2),
     "LogicalAnd": plain("And", 2),
     "LogicalNot": plain("Not", 1),

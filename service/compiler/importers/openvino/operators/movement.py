@@ -269,6 +269,19 @@ def range_(node: Node) -> list[Value]:
     )
 
 
+def reverse(node: Node) -> list[Value]:
+    """`Reverse`: turns some axes round. They are given as indices, or as one flag for each axis (`mask`)."""
+    node.count(2)
+    shape, given = node.shape(0), node.constant(1).reshape(-1)
+    mode = node.attributes.text("mode", "index").lower()
+    axes = (
+        [axis for axis, flag in enumerate(given) if flag] if mode == "mask" else node.axes(given.tolist(), len(shape))
+    )
+    if not axes:
+        return [node.value(0)]
+    return _sliced(node, axes, [-1] * len(axes), [-_FAR] * len(axes), [-1] * len(axes))
+
+
 def identity(node: Node) -> list[Value]:
     return [node.value(0)]
 
@@ -312,6 +325,7 @@ MOVEMENT: Mapping[str, Convert] = {
     "Pad": pad,
     "Range": range_,
     "Reshape": reshape,
+    "Reverse": reverse,
     "ScatterElementsUpdate": scatter("ScatterElements"),
     "ScatterNDUpdate": scatter_nd,
     "ShapeOf": shape_of,

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.openvino.node import Node
-from service.compiler.importers.openvino.values import Compressed, Stored, Value
+from service.compiler.importers.openvino.values import Compressed, Scaled, Steps, Stored, Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
@@ -16,6 +16,20 @@ from service.core.models.arrays import Array
 _MOST_LEVELS = 256
 _FRACTION = 1e-3  # the largest distance between a zero point and the next integer
 _BYTES = ("int8", "uint8")
+_MOST_STEPS = 4  # layers between a convolution and its FakeQuantize: a bias, and activations
+# Layers that compute a FakeQuantize after them as a post-operation, and layers that may be between the two.
+_FUSING = frozenset(
+    {
+        *("Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData", "MatMul"),
+        *("AvgPool", "MaxPool", "ReduceMean", "ReduceSum", "MVN", "NormalizeL2", "Interpolate"),
+    }
+)
+_BETWEEN = frozenset(
+    {
+        *("Add", "Clamp", "Elu", "Gelu", "HSwish", "HSigmoid", "Mish", "Multiply", "PReLU", "ReLU", "Sigmoid"),
+        *("Swish", "Tanh", "Subtract", "Divide"),
+    }
+)
 
 
 def fake_quantize(node: Node) -> list[Value]:
@@ -32,31 +46,62 @@ def fake_quantize(node: Node) -> list[Value]:
     if isinstance(value, np.ndarray | Compressed):
         return [_weights(node, value, limits, levels)]
     node.require_supported(bool((limits[0] < limits[1]).all()), "has an input range whose ends are equal or swapped")
-    types = _types(limits, levels)
-    if types is None:
+    type_ = _type(limits, levels)
+    if type_ is None:
         return [_real(node, limits, levels)]
-    in_type, out_type = types
-    return [Stored(node.emit(ops.quantize(node.real(0), in_type), "stored"), out_type)]
+    low, high = (np.float32(each.reshape(-1)[0]) for each in limits[:2])
+    if isinstance(value, Scaled):
+        low, high = np.float32(low / value.scale), np.float32(high / value.scale)
+    x, steps = value.expr if isinstance(value, Scaled) else node.real(0), Steps.of(low, high, levels)
+    is_sum = isinstance(value, Scaled)
+    is_post = value.by_convolution if is_sum else _is_post_operation(node)
+    scaled = _scaled(node, x, steps, fused=is_post or is_sum, divides=is_post)
+    whole = QuantizedType("uint8", (1.0,), (0,), storage_min=0, storage_max=levels - 1)
+    made = node.emit(ops.quantize(scaled, whole), "stored")
+    return [Stored(made, type_, (x, steps) if is_post and not is_sum else None)]
 
 
-def _types(limits: list[Array], levels: int) -> tuple[QuantizedType, QuantizedType] | None:
-    """Returns the type in which real values are stored, and the type that gives the stored values their meaning. They
-    differ if the output range is not the input range. Returns None if a range is not a grid that contains zero.
+def _scaled(node: Node, x: relax.Expr, steps: Steps, *, fused: bool, divides: bool) -> relax.Expr:
+    """Returns real numbers of steps. As a post-operation of another layer, they are computed by a fused multiply-add. A
+    convolution or product divides by the scale instead if there is no shift (`appendLinear` in
+    src/plugins/intel_cpu/src/dnnl_postops_composer.cpp). Otherwise, each operator rounds (`FakeQuantizeDecomposition`
+    in src/common/snippets/src/pass/fq_decomposition.cpp).
     """
+    factor, shift = (relax.const(each, "float32") for each in (steps.factor, steps.shift))
+    if divides and steps.shift == 0:
+        factor = relax.const(np.float32(1) / (np.float32(1) / steps.factor), "float32")
+        return node.emit(relax.op.multiply(x, factor), "steps")
+    if fused:
+        return node.emit(ops.real_fma(x, factor, shift), "steps")
+    return node.emit(relax.op.add(node.emit(relax.op.multiply(x, factor), "steps"), shift), "moved")
+
+
+def _is_post_operation(node: Node) -> bool:
+    """Returns true if another layer computes the FakeQuantize with its own result: a convolution, a product or a
+    pooling, directly or after a bias and activations.
+    """
+    layer = node.layer
+    for _ in range(_MOST_STEPS):
+        layer = node.state.layers[layer.inputs[0][0]]
+        if layer.type in _FUSING:
+            return True
+        if not layer.inputs or layer.type not in _BETWEEN:
+            return False
+    return False
+
+
+def _type(limits: list[Array], levels: int) -> QuantizedType | None:
+    """Returns the type of the stored values, or None if a range is not a grid that contains zero."""
     if levels > _MOST_LEVELS or any(each.size != 1 for each in limits):
         return None
-    ends = [float(each.reshape(-1)[0]) for each in limits]
-    found = []
-    for low, high in (ends[:2], ends[2:]):
-        if not low < high:
-            return None
-        step = (high - low) / (levels - 1)
-        point = -low / step
-        whole = round(point)
-        if abs(point - whole) > _FRACTION or not 0 <= whole <= levels - 1:
-            return None
-        found.append(QuantizedType("uint8", (step,), (whole,), storage_min=0, storage_max=levels - 1))
-    return found[0], found[1]
+    low, high = (float(each.reshape(-1)[0]) for each in limits[2:])
+    if not low < high:
+        return None
+    step = (high - low) / (levels - 1)
+    point = round(-low / step)
+    if abs(-low / step - point) > _FRACTION or not 0 <= point <= levels - 1:
+        return None
+    return QuantizedType("uint8", (step,), (point,), storage_min=0, storage_max=levels - 1)
 
 
 def _real(node: Node, limits: list[Array], levels: int) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.torch import aten
+from service.compiler.qnn.numerics.onednn import Reorder
 from service.core.builds.numerics import OPENVINO
 
 CPU_PLUGIN = Mode(
@@ -11,6 +11,6 @@ CPU_PLUGIN = Mode(
     "OpenVINO 2026.4.1, CPU, with INFERENCE_PRECISION_HINT=f32, on AVX512-VNNI",
     {
         **EXACT,
-        "quantize": aten.FusedQuantize(),
+        "quantize": Reorder(),
     },
 )
