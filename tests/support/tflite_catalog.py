@@ -98,6 +98,13 @@ MODELS: dict[str, Callable[[], bytes]] = {
         schema.DivOptionsT(),
         2,
     ),
+    "reduce prod int8": lambda: operator_model(
+        "REDUCE_PROD",
+        [End((4, 3, 5), np.int8, X8), Constant(np.array([1], np.int32))],
+        [End((4, 5), np.int8, Y8)],
+        schema.ReducerOptionsT(),
+        2,
+    ),
     "add int8": lambda: models.binary_model("ADD", (1, 4, 4, 3), (1, 4, 4, 3), np.int8, X8, Y8, X8),
     "add broadcast": lambda: models.binary_model("ADD", (1, 4, 4, 3), (1, 1, 1, 3), np.int8, X8, Y8, X8),
     "add uint8 relu": lambda: models.binary_model(

@@ -141,6 +141,8 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "prelu int16 with slopes of 16 bits": lambda: _prelu(np.int16),
     "reduce max int16": lambda: _reduction("REDUCE_MAX", X16, (1,), 3),
     "reduce min int16": lambda: _reduction("REDUCE_MIN", X16, (0, 2), 3),
+    "reduce prod int16": lambda: _reduction("REDUCE_PROD", Quant(1e-3), (2,), 2),
+    "reduce prod int16 of two axes": lambda: _reduction("REDUCE_PROD", Y16, (2, 3), 2),
     "batch matmul int16": lambda: _product(0.1),
     "batch matmul int16 transposed": lambda: _product(1e-3, adj_x=True, adj_y=True),
     "resize bilinear int16": _bilinear,

@@ -137,7 +137,7 @@ RULES: dict[str, Rule] = {
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"int32", "float32"}, writes=WIDE | {"int32"}),
     "REDUCE_MAX": Rule(reduction.extreme(relax.op.max), (2, 2), reads=NUMBERS, writes=NUMBERS),
     "REDUCE_MIN": Rule(reduction.extreme(relax.op.min), (2, 2), reads=NUMBERS, writes=NUMBERS),
-    "REDUCE_PROD": Rule(reduction.extreme(relax.op.prod), (2, 2), reads=INTEGERS | FLOAT, writes=INTEGERS | FLOAT),
+    "REDUCE_PROD": Rule(reduction.product, (2, 2), reads=SIGNED | INTEGERS | FLOAT, writes=SIGNED | INTEGERS | FLOAT),
     "RELU": wide(unary.clamp, (1, 1)),
     "RELU6": wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),

@@ -12,6 +12,7 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.spectral import real_part
 
+_WHOLE = ("int8", "uint8", "int16", "int32", "int64")
 _SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 represents exactly
 
 
@@ -25,6 +26,8 @@ def cast(node: Node) -> relax.Expr:
         # `not_equal` would be compiled to an ordered comparison, which is false for NaN. But NaN is true.
         zero = node.emit(relax.op.equal(x, relax.const(np.array(0, source), source)), "zero")
         return node.emit(relax.op.where(zero, relax.const(False), relax.const(True)))
+    if source == "float16" and target in _WHOLE:
+        source, x = "float32", node.emit(relax.op.astype(x, "float32"), "single")
     if source == "float32" and target in _SATURATED:
         return _saturated(node, x, target)
     if source == "float32" and target == "int64":

@@ -34,7 +34,10 @@ def dequantize(node: Node) -> relax.Expr:
     """
     tensor = node.input(0)
     if tensor.dtype == "float16":
-        return relax.const(node.data(0).astype(np.float32))
+        data = node.data_if_constant(0)
+        if data is None:
+            return node.emit(relax.op.astype(node.expr(0), "float32"))
+        return relax.const(data.astype(np.float32))
     if tensor.data is not None and tensor.quantization is not None:
         real = relax.const(real_values(node, tensor.data, tensor.quantization))
         if tensor.dtype not in STORED_WEIGHTS or tensor.quantization.fault_for(tensor.dtype) is not None:

@@ -15,7 +15,7 @@ STORAGES = frozenset({"int8", "uint8"})
 WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
 INT8 = frozenset({"int8"})  # the types of operators for which LiteRT has no uint8 kernel
 # The types of operators that only copy elements or do not compute with real values.
-ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
+ANY = STORAGES | {"int16", "int32", "int64", "float16", "float32", "bool"}
 INTEGERS = frozenset({"int32", "int64"})
 SIGNED = INT8 | {"int16"}
 NUMBERS = WIDE | INTEGERS
