@@ -15,8 +15,8 @@ from service.core.models.arrays import Array
 BYTES = ("int8", "uint8")
 CHANNELS = 1  # the axis of an image's channels
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-# The attribute of a conversion with several scales that the file transposes afterwards. ONNX Runtime does not move such
-# a conversion, so its optimizer does not find it in front of its reader.
+# The attribute of a conversion that the file transposes afterwards, and that ONNX Runtime does not move: it has several
+# scales, or 4 bits without a zero point. The optimizer then does not find it in front of its reader.
 TURNED = "octet.turned"
 
 

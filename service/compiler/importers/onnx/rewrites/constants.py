@@ -14,6 +14,7 @@ from functools import cached_property
 
 from tvm import relax
 
+from service.compiler.importers.onnx.file.tensors import NIBBLES
 from service.compiler.importers.onnx.folding import folded
 from service.compiler.importers.onnx.model import DEQUANTIZE_CONSTANT, Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold
@@ -183,7 +184,8 @@ class _Folding:
             return None
         self.constants[stored] = replace(self.constants[stored], dtype=values.dtype)
         attributes = {**conversion.attributes, "axis": axis}
-        if scale.data.size != 1 and operator.op_type == "Transpose":
+        stays = scale.data.size != 1 or (values.dtype in NIBBLES and len(conversion.inputs) < 3)
+        if stays and operator.op_type == "Transpose":
             attributes[TURNED] = 1
         inputs = (stored, *conversion.inputs[1:])
         return replace(conversion, inputs=inputs, outputs=operator.outputs, attributes=attributes)

@@ -48,6 +48,12 @@ def turned(model: OnnxBuilder, x: str) -> str:
     return model.node("MatMul", [x, model.node("Transpose", [model.node("DequantizeLinear", names, axis=0)])])
 
 
+def turned_nibbles(model: OnnxBuilder, x: str) -> str:
+    rng = np.random.default_rng(1)
+    names = [model.nibbles(rng.integers(-8, 8, (COLUMNS, ROWS)), "int4"), model.constant(0.1, "float32")]
+    return model.node("MatMul", [x, model.node("Transpose", [model.node("DequantizeLinear", names)])])
+
+
 def rectified(model: OnnxBuilder, x: str) -> str:
     return model.node("Relu", [product()(model, x)])
 
@@ -97,6 +103,7 @@ REPLACED: dict[str, Write] = {
 }
 KEPT: dict[str, Write] = {
     "transposed weights": turned,
+    "transposed weights of 4 bits": turned_nibbles,
     "an axis that is counted from the end": product(-1),
     "a scale for each row": product(0),
     "small blocks": product(0, 8),
