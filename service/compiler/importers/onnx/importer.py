@@ -17,6 +17,7 @@ from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.free_rows import filled, keep_rows_free, notice_of
 from service.compiler.importers.onnx.half.carrying import carry_halves
+from service.compiler.importers.onnx.half.shapes import notices_of_small_reals
 from service.compiler.importers.onnx.int8_activations import (
     int8_blocks,
     quantize_activations,
@@ -60,6 +61,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         check_names(shapes or {}, [end.name for end in read.inputs])
         params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
         merged, notices = merge_pads(resolved(carry_halves(read, params), params))
+        notices += notices_of_small_reals(read)
         folded = fold_constants(read_dequantizations(merged))
         needed, dropped = drop_redundant_activations(merge_pairs(without_zero_scales(folded)))
         model = with_unrounded_weights(fuse(needed))

@@ -20,7 +20,9 @@ MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # product of stored values by con
 REAL_MATMUL_ADD = f"{OWN_DOMAIN}.RealMatMulAdd"
 # Products of float32 whose two operands are first rounded to bfloat16: ONNX's operator type -> the type here.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
-ROUND = f"{OWN_DOMAIN}.Round"  # rounds float32 to the values of the 16-bit type in the attribute `to`
+ROUND = f"{OWN_DOMAIN}.Round"  # rounds float32 to the values of the 16-bit or smaller type in the attribute `to`
+# Products and quotients of real values and scales, which may be per axis or in blocks: conversions of small real types.
+TIMES_SCALE, BY_SCALE = f"{OWN_DOMAIN}.TimesScale", f"{OWN_DOMAIN}.DivideByScale"
 STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # convolution of stored values that ONNX Runtime computes on real values
 
 

@@ -7,6 +7,14 @@ from tvm import tirx
 from service.compiler.qnn.expressions.ops import Value
 
 HALVES = ("float16", "bfloat16")
+# Types of 8 bits: the bits of the fraction, and the exponent of the least normal value.
+_BYTES = {
+    "float8_e4m3fn": (3, -6),
+    "float8_e4m3fnuz": (3, -7),
+    "float8_e5m2": (2, -14),
+    "float8_e5m2fnuz": (2, -15),
+}
+NARROW = (*HALVES, *_BYTES)  # the real types with fewer bits than float32
 
 _HALF_SIGN, _HALF_MAGNITUDE, _HALF_INFINITY, _HALF_NAN = 0x8000, 0x7FFF, 0x7C00, 0x7E00
 _LEAST_NORMAL_HALF, _SHIFT, _REBIAS = 0x0400, 13, 112 << 23
@@ -18,12 +26,17 @@ _STEP = 2.0**24  # the distance of smaller float16 values is 1 / _STEP
 
 
 def rounded(x: Value, dtype: str) -> Value:
-    """Returns the value of `dtype`, float16 or bfloat16, that is nearest to the float32 `x`, as float32."""
+    """Returns the value of `dtype`, one of `NARROW`, that is nearest to the float32 `x`, as float32. For a type of 8
+    bits, `x` must not exceed the type's largest value.
+    """
     bits = tirx.reinterpret("int32", x)
     magnitude, sign = bits & _word(_MAGNITUDE), bits & _word(_SIGN)
     is_nan = magnitude > _word(_INFINITY)
     number = tirx.min(magnitude, _word(_INFINITY))  # rounding a NaN, which is not used, could exceed int32
-    near = _nearest(number, 16) if dtype == "bfloat16" else _nearest_float16(number)
+    if dtype in _BYTES:
+        near = _nearest_byte(number, *_BYTES[dtype])
+    else:
+        near = _nearest(number, 16) if dtype == "bfloat16" else _nearest_float16(number)
     return tirx.reinterpret("float32", tirx.Select(is_nan, bits | _word(_QUIET), near | sign))
 
 
@@ -58,6 +71,15 @@ def _nearest_float16(magnitude: Value) -> Value:
     steps = tirx.nearbyint(tirx.reinterpret("float32", small) * tirx.const(_STEP, "float32"))
     subnormal = tirx.reinterpret("int32", steps * tirx.const(1 / _STEP, "float32"))
     return tirx.Select(magnitude < _word(_LEAST_NORMAL), subnormal, finite)
+
+
+def _nearest_byte(magnitude: Value, fraction: int, least_exponent: int) -> Value:
+    least_normal = _word((127 + least_exponent) << 23)
+    step = 2.0 ** (fraction - least_exponent)  # the distance of smaller values is 1 / step
+    small = tirx.min(magnitude, least_normal)
+    steps = tirx.nearbyint(tirx.reinterpret("float32", small) * tirx.const(step, "float32"))
+    subnormal = tirx.reinterpret("int32", steps * tirx.const(1 / step, "float32"))
+    return tirx.Select(magnitude < least_normal, subnormal, _nearest(magnitude, 23 - fraction))
 
 
 def _nearest(magnitude: Value, dropped: int) -> Value:

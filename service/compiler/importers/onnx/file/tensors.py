@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from service.compiler.importers.names import shortened
@@ -24,9 +25,19 @@ _SPARSE_GROWTH, _SPARSE_FLOOR_BYTES = 16, 1 << 20
 
 # Types that store two values in a byte, the first in the low half -> the dtype that stores one value per element.
 NIBBLES = {"int4": "int8", "uint4": "uint8"}
+# Real types of 8 and 4 bits. Their constants are read as float32.
+SMALL_REALS = {
+    "float8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "float8e5m2": ml_dtypes.float8_e5m2,
+    "float8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "float8e8m0": ml_dtypes.float8_e8m0fnu,
+    "float4e2m1": ml_dtypes.float4_e2m1fn,  # two values in a byte
+}
+_PACKED_REAL = "float4e2m1"
 # The supported dtypes, and the field that contains their elements if they are not raw bytes.
 _FIELDS = {
-    **dict.fromkeys(NIBBLES, "int32_data"),
+    **dict.fromkeys((*NIBBLES, *SMALL_REALS), "int32_data"),
     "float32": "float_data",
     "float64": "double_data",
     "int64": "int64_data",
@@ -34,7 +45,10 @@ _FIELDS = {
     "uint64": "uint64_data",
     **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16", BFLOAT16), "int32_data"),
 }
-_WORDS = {BFLOAT16: "uint16"}  # type without a NumPy equivalent -> the type of its bits
+_WORDS = {
+    BFLOAT16: "uint16",
+    **dict.fromkeys(SMALL_REALS, "uint8"),
+}  # type without a NumPy equivalent -> the type of its bits
 
 
 def text(raw: memoryview | None) -> str:
@@ -122,7 +136,7 @@ def _missing(external: Mapping[str, str] | None, files: Files) -> str | None:
 
 def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     count = math.prod(shape)
-    return -(-count // 2) if dtype in NIBBLES else count * _kind(dtype).itemsize
+    return -(-count // 2) if dtype in (*NIBBLES, _PACKED_REAL) else count * _kind(dtype).itemsize
 
 
 def _kind(dtype: str) -> np.dtype[Any]:
@@ -132,6 +146,10 @@ def _kind(dtype: str) -> np.dtype[Any]:
 def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
     if dtype in NIBBLES:
         return _nibbles(values, name, dtype, shape)
+    if dtype in SMALL_REALS:
+        is_packed = dtype == _PACKED_REAL
+        bits = _nibbles(values, name, dtype, shape) if is_packed else _elements(values, name, "uint8", shape)
+        return np.asarray(np.ascontiguousarray(bits).view(SMALL_REALS[dtype]).astype(np.float32))
     if dtype == BFLOAT16:
         words = _elements(values, name, _WORDS[dtype], shape)
         return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)

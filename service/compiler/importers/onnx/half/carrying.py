@@ -18,12 +18,13 @@ from dataclasses import replace
 from tvm import relax
 
 from service.compiler.importers.onnx.file.branches import LOOP, branch_of, own_inputs
+from service.compiler.importers.onnx.file.tensors import SMALL_REALS
 from service.compiler.importers.onnx.half.functions import expanded
 from service.compiler.importers.onnx.half.kernels import has_kernel, is_exact
 from service.compiler.importers.onnx.half.merging import merge_into_convolutions, merge_into_gemms
 from service.compiler.importers.onnx.half.shapes import static_shapes, types_of
 from service.compiler.importers.onnx.half.types import CARRIED, FLOAT16, NUMBERS, TYPE_ATTRIBUTES, output_types, widened
-from service.compiler.importers.onnx.model import ROUND, Branch, End, Model, Tensor
+from service.compiler.importers.onnx.model import BY_SCALE, ROUND, TIMES_SCALE, Branch, End, Model, Tensor
 from service.compiler.importers.qdq import Operator
 
 _FLOAT = NUMBERS["float32"]
@@ -206,6 +207,7 @@ class _Body:
     def _carried(self, operator: Operator) -> list[Operator]:
         if _is_cast(operator) and len(operator.inputs) >= 1 and len(operator.outputs) == 1:
             return self._carried_cast(operator)
+        operator = self._scaling(operator)
         in_float32 = id(operator) in self._in_float32
         inputs = tuple(self._float32_name(name) if in_float32 else self.internal(name) for name in operator.inputs)
         rounds = in_float32 or not is_exact(operator)
@@ -222,6 +224,16 @@ class _Body:
         ]
         return [changed, *rounded]
 
+    def _scaling(self, operator: Operator) -> Operator:
+        """Returns a conversion to or from a small real type as a quotient or a product. Other operators are returned
+        unchanged.
+        """
+        stored = {"QuantizeLinear": operator.outputs[:1], "DequantizeLinear": operator.inputs[:1]}
+        if not any(self.types.get(name) in SMALL_REALS for name in stored.get(operator.op_type, ())):
+            return operator
+        kind = BY_SCALE if operator.op_type == "QuantizeLinear" else TIMES_SCALE
+        return replace(operator, op_type=kind, inputs=operator.inputs[:2])
+
     def _attribute(self, operator: Operator, key: str, value: object) -> object:
         if isinstance(value, Branch):
             return self._branch(value, operator)
@@ -234,7 +246,7 @@ class _Body:
         return branch_of(inner.carried(), inner.constants, ends, branch.inputs)
 
     def _rounding(self, operator: Operator, source: str, name: str) -> Operator:
-        attributes = {"to": NUMBERS[self.types[name]]}
+        attributes = {"to": NUMBERS[self.types[name]], "saturate": operator.attributes.get("saturate", 1)}
         return Operator(operator.index, ROUND, (source,), (self.internal(name),), attributes, written=operator.written)
 
     def _float32_name(self, name: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.file.branches import IF
+from service.compiler.importers.onnx.file.tensors import SMALL_REALS
 from service.compiler.importers.onnx.half.types import CARRIED, NUMBERS, TYPE_ATTRIBUTES, output_types, widened
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.node import State, Value
@@ -26,6 +27,17 @@ def types_of(model: Model) -> dict[str, str]:
     for operator in model.operators:
         types |= zip(operator.outputs, output_types(operator, types), strict=False)
     return types
+
+
+def notices_of_small_reals(model: Model) -> tuple[str, ...]:
+    """Returns a sentence if the graph contains real values of 8 or 4 bits."""
+    found = sorted({dtype for dtype in types_of(model).values() if dtype in SMALL_REALS})
+    if not found:
+        return ()
+    return (
+        f"the model has values of {', '.join(found)}: the build computes with them in float32, and not in 8 bits; "
+        "quantize the model to int8 to be faster",
+    )
 
 
 def static_shapes(model: Model, params: Sequence[relax.Var]) -> dict[str, tuple[int, ...]]:

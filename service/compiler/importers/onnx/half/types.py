@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from service.compiler.importers.onnx.file.schema import DTYPES
+from service.compiler.importers.onnx.file.tensors import SMALL_REALS
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.qdq import Operator
 
 FLOAT16, BFLOAT16 = "float16", "bfloat16"
-CARRIED = (FLOAT16, BFLOAT16)  # the types whose values are carried as float32
+CARRIED = (FLOAT16, BFLOAT16, *SMALL_REALS)  # the types whose values are carried as float32
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}  # NumPy's name of a type -> TensorProto.DataType
 TYPE_ATTRIBUTES = ("dtype", "output_dtype", "to")  # attributes whose value is a type's number
 Attribute = TypeVar("Attribute")

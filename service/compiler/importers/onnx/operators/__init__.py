@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tvm import relax
+
 from service.compiler.importers.onnx.model import (
     BFLOAT16_PRODUCTS,
+    BY_SCALE,
     CONV_TRANSPOSE,
     DEQUANTIZE_CONSTANT,
     MATMUL_ADD,
@@ -17,6 +20,7 @@ from service.compiler.importers.onnx.model import (
     ROUND,
     STORED_CONV,
     STORED_MATMUL,
+    TIMES_SCALE,
 )
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import (
@@ -48,6 +52,7 @@ from service.compiler.importers.onnx.operators import (
     selection,
     shapes,
     signals,
+    small_reals,
     standard_attention,
     stored_convolution,
     weight_only,
@@ -153,6 +158,8 @@ RULES: dict[str, Rule] = {
     MATMUL_ADD: Rule(matrix.qlinear_matmul_add, (10, 11)),
     REAL_MATMUL_ADD: Rule(matrix.real_matmul_add, (4, 4)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
+    TIMES_SCALE: Rule(small_reals.scale_real(relax.op.multiply), (2, 2)),
+    BY_SCALE: Rule(small_reals.scale_real(relax.op.divide), (2, 2)),
     ROUND: Rule(shapes.round_halves, (1, 1)),
     STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),
     STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),

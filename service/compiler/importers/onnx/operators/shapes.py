@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import ml_dtypes  # noqa: F401 (NumPy then has bfloat16)
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.file.schema import DTYPES
+from service.compiler.importers.onnx.file.tensors import SMALL_REALS
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.node import Node, Value
 from service.core.models.arrays import Array
@@ -57,10 +57,22 @@ def round_halves(node: Node) -> Value:
     """Rounds float32 to the values of the 16-bit type in the attribute `to` (`half.carrying` creates this operator)."""
     known, to = node.known_value(0), DTYPES[node.attribute("to", 0)]
     node.keep_loose()
+    if to in SMALL_REALS:
+        return _rounded_small(node, np.dtype(SMALL_REALS[to]))
     if known is not None and node.is_small([known]):
         with np.errstate(over="ignore"):
             return node.folded(known.astype(np.dtype(to)).astype(np.float32))
     return node.emit(relax.op.astype(node.emit(relax.op.astype(node.expr(0), to), "rounded"), "float32"))
+
+
+def _rounded_small(node: Node, dtype: np.dtype[Any]) -> Value:
+    values = np.arange(1 << 8, dtype=np.uint8).view(dtype).astype(np.float32)
+    limit = float(values[np.isfinite(values)].max())
+    x = node.expr(0)
+    if node.attribute("saturate", 1):
+        x = node.emit(relax.op.minimum(x, relax.const(np.array(limit, np.float32))), "below")
+        x = node.emit(relax.op.maximum(x, relax.const(np.array(-limit, np.float32))), "above")
+    return node.emit(relax.op.astype(node.emit(relax.op.astype(x, dtype.name), "rounded"), "float32"))
 
 
 def cast_like(node: Node) -> Value:

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.expressions.halves import HALVES, from_float16_bits, rounded, to_float16_bits
+from service.compiler.qnn.expressions.halves import NARROW, from_float16_bits, rounded, to_float16_bits
 from service.compiler.qnn.numerics.formula import Formula, pointwise
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.errors import UnsupportedOperator
@@ -35,7 +35,7 @@ _EXACT = frozenset(
 )
 # Operators whose result in float32, rounded once more, is the exact result rounded once.
 _ROUNDED = frozenset(f"relax.{name}" for name in ("add", "divide", "multiply", "sqrt", "subtract"))
-_EXACT_IN_FLOAT32 = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "bfloat16", "float32"})
+_EXACT_IN_FLOAT32 = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float32", *NARROW})
 
 
 class Halved:
@@ -66,7 +66,7 @@ def expressed_of(operation: Operation) -> str:
 def involves(call: relax.Call) -> bool:
     """Returns true if an operand or the result of a plain operator is a tensor of 16-bit reals."""
     operands = [part for arg in call.args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
-    return any(_dtype_of(each) in HALVES for each in (*operands, call))
+    return any(_dtype_of(each) in NARROW for each in (*operands, call))
 
 
 def carried(expr: relax.Expr) -> relax.Expr:
@@ -74,7 +74,7 @@ def carried(expr: relax.Expr) -> relax.Expr:
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([carried(field) for field in expr.fields])
     value = value_of(expr)
-    return expr if value is None or _dtype_of(expr) not in HALVES else relax.const(value.astype(np.float32), "float32")
+    return expr if value is None or _dtype_of(expr) not in NARROW else relax.const(value.astype(np.float32), "float32")
 
 
 class StoredHalves(graph.Boundary):
@@ -109,11 +109,11 @@ def lower_plain(builder: relax.BlockBuilder, call: relax.Call, args: list[relax.
     name, dtype = str(call.op.name), _dtype_of(call)
     if name == "relax.astype":
         given = _dtype_of(call.args[0])
-        if given not in _EXACT_IN_FLOAT32 and dtype in HALVES:
+        if given not in _EXACT_IN_FLOAT32 and dtype in NARROW:
             raise UnsupportedOperator(
                 f"astype: {given} cannot be converted to {dtype}", op="astype", hint="convert to float32 first"
             )
-        if dtype not in HALVES:
+        if dtype not in NARROW:
             return relax.op.astype(args[0], dtype)
         return _emit_rounding(builder, relax.op.astype(args[0], "float32"), dtype)
     if name not in _EXACT | _ROUNDED:

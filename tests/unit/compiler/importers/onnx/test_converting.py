@@ -23,17 +23,17 @@ def nothing(b: OnnxBuilder) -> str:
     return b.node("Slice", ["x", *(b.constant([each]) for each in (0, 0, 1))])
 
 
-def joined(b: OnnxBuilder, part: str) -> str:
+def join_around(b: OnnxBuilder, part: str) -> str:
     return b.node("Concat", [part, "x", part], axis=1)
 
 
 CASES: dict[str, Callable[[OnnxBuilder], str]] = {
-    "slice": lambda b: joined(b, nothing(b)),
-    "constant": lambda b: joined(b, b.constant(np.zeros((2, 0), np.float32))),
-    "gather": lambda b: joined(b, b.node("Gather", ["x", b.constant(np.zeros(0, np.int64))], axis=1)),
-    "split": lambda b: joined(b, b.node("Split", ["x", b.constant([0, 3])], ["none", "all"], axis=1)),
-    "function": lambda b: joined(b, b.node("Exp", [b.node("Add", [nothing(b), b.constant(np.float32(1))])])),
-    "transpose": lambda b: joined(b, b.node("Transpose", [b.node("Transpose", [nothing(b)])])),
+    "slice": lambda b: join_around(b, nothing(b)),
+    "constant": lambda b: join_around(b, b.constant(np.zeros((2, 0), np.float32))),
+    "gather": lambda b: join_around(b, b.node("Gather", ["x", b.constant(np.zeros(0, np.int64))], axis=1)),
+    "split": lambda b: join_around(b, b.node("Split", ["x", b.constant([0, 3])], ["none", "all"], axis=1)),
+    "function": lambda b: join_around(b, b.node("Exp", [b.node("Add", [nothing(b), b.constant(np.float32(1))])])),
+    "transpose": lambda b: join_around(b, b.node("Transpose", [b.node("Transpose", [nothing(b)])])),
     "product": lambda b: b.node("MatMul", [nothing(b), b.constant(np.zeros((0, 4), np.float32))]),
     "sum": lambda b: b.node("Add", ["x", b.node("ReduceSum", [nothing(b), b.constant([1])])]),
     "shape": lambda b: b.node(

@@ -107,3 +107,19 @@ def test_operators_that_would_round_differently_are_refused() -> None:
     wide = module_of([((4,), "int32")], lambda emit, inputs: emit(relax.op.astype(inputs[0], half)))
     with pytest.raises(UnsupportedOperator, match="int32 cannot be converted to float16"):
         canonicalize(wide, get_mode(LITERT_REFERENCE))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_values_of_8_bits_are_rounded_to_even(name: str) -> None:
+    """The inputs are all finite values of the type, the points halfway between neighbours, and values next to these."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    values = np.unique(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32))
+    values = values[np.isfinite(values)]
+    ties = (values[1:] + values[:-1]) / 2
+    x = np.concatenate([values, ties, *(np.nextafter(ties, np.float32(end)) for end in (-np.inf, np.inf))])
+    module = module_of(
+        [(x.shape, "float32")],
+        lambda emit, inputs: emit(relax.op.astype(emit(relax.op.astype(inputs[0], name)), "float32")),
+    )
+    (got,) = compile_and_run_all(canonicalize(module, get_mode(LITERT_REFERENCE)), [x])
+    np.testing.assert_array_equal(got, x.astype(dtype).astype(np.float32))
