@@ -22,8 +22,6 @@ HERE = [target for target in TARGETS if target.architecture == "x86_64" and targ
 # Outputs that are computed in integers up to the last layer equal OpenVINO's bit for bit, and so do those of a single
 # float operation after it. Networks with other float layers differ by a few units in the last place.
 REAL = 2.0**-20
-# A network in which OpenVINO moves a scale through a sum: one step of one element differs (`numerics.deviations`).
-STEPS = 1e-3
 
 
 def differences(name: str) -> list[float]:
@@ -39,10 +37,9 @@ def differences(name: str) -> list[float]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_oracle_gives_openvinos_results(name: str) -> None:
-    assert max(differences(name)) <= (STEPS if name in MOVED_SCALES else REAL)
+    assert max(differences(name)) <= REAL
 
 
-MOVED_SCALES = ("residual_performance",)
 EQUAL = ("inception_mixed", "inception_performance", "padded_mixed", "padded_performance", "rows_mixed")
 
 

@@ -63,7 +63,7 @@ def fake_quantize(node: Node) -> list[Value]:
 
 def _scaled(node: Node, x: relax.Expr, steps: Steps, *, fused: bool, divides: bool) -> relax.Expr:
     """Returns real numbers of steps. As a post-operation of another layer, they are computed by a fused multiply-add. A
-    convolution or product divides by the scale instead if there is no shift (`appendLinear` in
+    convolution or product divides by the scale instead if the shift is 0 (`appendLinear` in
     src/plugins/intel_cpu/src/dnnl_postops_composer.cpp). Otherwise, each operator rounds (`FakeQuantizeDecomposition`
     in src/common/snippets/src/pass/fq_decomposition.cpp).
     """

@@ -55,8 +55,12 @@ def _output(full: Stored, empty: Stored) -> tuple[np.float32, np.float32]:
     """Returns the scale and shift by which stored values of `full` become steps of `empty`, less the zero point of
     `empty`.
     """
-    ratio = np.float32(np.float32(full.type.scale) / np.float32(empty.type.scale))
-    return ratio, np.float32(-np.float32(full.type.zero_point) * ratio - np.float32(empty.type.zero_point))
+    own, peer = np.float32(full.type.scale), np.float32(empty.type.scale)
+    ratio = np.float32(own / peer)
+    # the zero point of `empty` moves into that of `full`, and both into the ends of its output range
+    moved = np.float32(full.type.zero_point) + np.float32(peer * np.float32(empty.type.zero_point)) / own
+    low, high = (np.float32((np.float32(end) - moved) * ratio) for end in (full.type.min, full.type.max))
+    return np.float32((high - low) / np.float32(full.type.max - full.type.min)), low
 
 
 def _unrounded(node: Node, place: int, full: Stored, empty: Stored) -> relax.Expr | None:
