@@ -30,9 +30,10 @@ def input_shape(end: End, given: Sequence[int] | None = None) -> Shape:
     if not end.dtype:
         raise Unsupported(f"the file gives no type for the input {label}", tensor=label, hint="export it with types")
     check_sendable(end, "input")
-    if end.shape is None:
-        raise Unsupported(f"the file gives no shape for the input {label}", tensor=label)
-    shape = agreed_shape(label, end.shape, given)
+    if end.shape is None and given is None:
+        hint = f"give the shape: --input-shape {label}=1,…"
+        raise Unsupported(f"the file gives no shape for the input {label}", tensor=label, hint=hint)
+    shape = agreed_shape(label, end.shape if end.shape is not None else (None,) * len(given or ()), given)
     if any(size < 1 for size in shape):
         raise Unsupported(f"the input {label} has the empty shape {list(shape)}", tensor=label)
     return shape

@@ -261,15 +261,15 @@ class _Body:
 
     def _source_of_cast(self, cast: Operator, name: str) -> str | None:
         """Returns the float32 operand of a Cast to float16 that is skipped, or None."""
-        if not _is_cast(cast) or self.types.get(cast.inputs[0]) != "float32":
+        if not _is_cast(cast) or not cast.inputs or self.types.get(cast.inputs[0]) != "float32":
             return None
-        others = [self.types[reader.outputs[0]] for reader in self._readers.get(name, ()) if _is_cast(reader)]
+        others = [self.types.get(reader.outputs[0]) for reader in self._readers.get(name, ()) if _is_cast(reader)]
         return cast.inputs[0] if all(dtype in _NARROW for dtype in others) else None
 
     def _carried_cast(self, operator: Operator) -> list[Operator]:
         name, output = operator.inputs[0], operator.outputs[0]
-        given, dtype = self.types.get(name, ""), self.types[output]
-        if not self._is_half(name) and not self._is_half(output):
+        given, dtype = self.types.get(name, ""), self.types.get(output, "")
+        if not dtype or not (self._is_half(name) or self._is_half(output)):
             return [operator]
         source = self._cast_operand(name, output)
         if not self._is_half(output):

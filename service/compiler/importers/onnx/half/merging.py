@@ -65,6 +65,8 @@ def _with(conv: Operator, operator: Operator, constants: dict[str, Tensor]) -> O
     bias = _half(constants, conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] else None
     if weights is None or weights.ndim < 3 or (bias is None and len(conv.inputs) > 2 and conv.inputs[2]):
         return None
+    if bias is not None and bias.shape != weights.shape[:1]:
+        return None
     parts = _factor_and_addend(operator, constants, weights, bias)
     if parts is None:
         return None
@@ -87,10 +89,11 @@ def _factor_and_addend(
         if operator.op_type == "BatchNormalization":
             given = [_half(constants, each) for each in operator.inputs[1:]]
             vectors = [each for each in given if each is not None and each.shape == (channels,)]
-            if len(vectors) != _BATCH_INPUTS - 1 or any(operator.outputs[1:]):
+            epsilon = operator.attributes.get("epsilon", _EPSILON)
+            if len(vectors) != _BATCH_INPUTS - 1 or any(operator.outputs[1:]) or not isinstance(epsilon, float):
                 return None
             scale, shift, mean, variance = vectors
-            factor = scale / np.sqrt(variance + _HALF(operator.attributes.get("epsilon", _EPSILON)))
+            factor = scale / np.sqrt(variance + _HALF(epsilon))
             return factor, shift - mean * factor if bias is None else (bias - mean) * factor + shift
         values = _half(constants, operator.inputs[1]) if len(operator.inputs) == 2 else None
         if values is None or not (_is_per_channel(values, weights) or (operator.op_type == "Mul" and not values.ndim)):
@@ -139,8 +142,10 @@ def merge_into_gemms(model: Model, types: Mapping[str, str], shapes: Shapes) -> 
         if addition is None or addition.op_type != "Add" or types.get(product.outputs[0]) != "float16":
             continue
         row = next((each for each in addition.inputs if each != product.outputs[0]), "")
+        if len(product.inputs) != 2 or len(addition.inputs) != 2 or not row:
+            continue
         left, right = (shapes.get(each) for each in product.inputs)
-        if left is None or right is None or len(right) != 2 or len(addition.inputs) != 2 or not row:
+        if left is None or right is None or len(right) != 2:
             continue
         if not _fits(shapes.get(row), left, right):
             continue
@@ -169,7 +174,7 @@ def _is_attention(graph: OnnxGraph, product: Operator) -> bool:
     name = product.inputs[0]
     for op_type in ("Reshape", "Transpose", "MatMul", "Softmax"):
         maker = graph.made_by(name, op_type)
-        if maker is None:
+        if maker is None or not maker.inputs:
             return False
         name = maker.inputs[0]
     return True
@@ -183,7 +188,7 @@ def _reshaped(
     before, after = f"{output}/rows", f"{output}/sums"
     source = gemm.inputs[0]
     maker = graph.made_by(source, "Reshape")
-    if maker is not None and graph.only_reader(source) is not None:
+    if maker is not None and maker.inputs and graph.only_reader(source) is not None:
         source = maker.inputs[0]
     rows = math.prod(left[:-1])
     sizes = [
@@ -191,7 +196,8 @@ def _reshaped(
         for name, shape in ((before, (rows, left[-1])), (after, (*left[:-1], columns)))
     ]
     reader = graph.only_reader(output)
-    target = graph.known_value(reader.inputs[1]) if reader is not None and reader.op_type == "Reshape" else None
+    is_reshape = reader is not None and reader.op_type == "Reshape" and len(reader.inputs) > 1
+    target = graph.known_value(reader.inputs[1]) if reader is not None and is_reshape else None
     is_merged = target is not None and bool((target > 0).all()) and output not in graph.ends
     made = {
         before: replace(gemm, op_type="Reshape", inputs=(source, sizes[0]), outputs=(before,), attributes={}),

@@ -67,7 +67,8 @@ def _with_later_roundings(model: Model) -> Model:
     whole = OnnxGraph.whole(model)
     operators: list[Operator] = []
     for operator in model.operators:
-        rounding = whole.made_by(operator.inputs[0], ROUND) if operator.op_type in _MOVES else None
+        is_move = operator.op_type in _MOVES and bool(operator.inputs)
+        rounding = whole.made_by(operator.inputs[0], ROUND) if is_move else None
         made = (DEQUANTIZE, DEQUANTIZE_CONSTANT)
         if rounding is None or whole.made_by(rounding.inputs[0], *made) is None:
             operators.append(operator)
@@ -138,7 +139,7 @@ class _Reading:
         return tensor.data if tensor is not None else None
 
     def _dequantization(self, operator: Operator) -> Operator | None:
-        for name, other in permutations(operator.inputs):
+        for name, other in permutations(operator.inputs, 2):
             partial, scale = self.partials.get(name), self._data(other)
             if partial is None or scale is None or not partial.is_real or scale.dtype != np.float32:
                 continue

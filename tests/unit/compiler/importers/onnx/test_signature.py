@@ -55,3 +55,10 @@ def test_stored_inputs_and_outputs_have_their_quantization() -> None:
     signature = import_model(model.build()).signature
     assert signature.inputs[0].quantization == Quantization(0.5, 3)
     assert signature.outputs[0].quantization == Quantization(0.25, 9)
+
+
+def test_a_given_shape_replaces_a_missing_one() -> None:
+    signature = import_model(model_of(None), shapes={"x": [2, 3]}).signature
+    assert [spec.shape for spec in (*signature.inputs, *signature.outputs)] == [(2, 3), (2, 3)]
+    with pytest.raises(Unsupported, match="the file gives no shape for the input x"):
+        import_model(model_of(None))
