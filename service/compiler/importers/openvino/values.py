@@ -66,7 +66,7 @@ class Compressed:
             wide = wide - self.zero_point.astype(np.float32)
         if self.scale is not None:
             wide = wide * self.scale.astype(np.float32)
-        return wide.reshape(self.shape)
+        return np.asarray(wide).reshape(self.shape)
 
     def row_scales(self, axis: int) -> Array | None:
         """Returns one scale, or one for each index of `axis`, float32. Returns None if the weights have other scales,

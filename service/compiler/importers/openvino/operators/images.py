@@ -56,6 +56,7 @@ def adaptive_average(node: Node) -> list[Value]:
     """`AdaptiveAvgPool`, if its windows have equal sizes."""
     node.count(2)
     size, target = node.shape(0)[2:], node.integers(1)
+    node.require(len(size) == len(target) and min(target, default=0) > 0, f"has the target {list(target)[:8]}")
     divides = all(extent % each == 0 for extent, each in zip(size, target, strict=True))
     node.require_supported(divides, f"averages {list(size)} to {list(target)}, whose windows differ in size")
     window = tuple(extent // each for extent, each in zip(size, target, strict=True))

@@ -20,6 +20,7 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
+_LISTS = ("output_padding", "pads_begin", "pads_end")
 _UNITS = 1  # the axis of a dense layer's output that counts units
 
 
@@ -156,6 +157,7 @@ def group_deconvolution(node: Node) -> list[Value]:
     """`GroupConvolutionBackpropData`: weights `[G, C / G, O / G, …]`."""
     weights = node.real(1)
     shape = node.extents(weights)
+    node.require(len(shape) >= 4, f"has weights of shape {list(shape)}, not [G, C, O, …]")
     merged = np.array((shape[0] * shape[1], *shape[2:]), np.int64)
     return [_deconvolved(node, node.step("Reshape", weights, merged), shape[0])]
 
@@ -164,7 +166,11 @@ def _deconvolved(node: Node, weights: Value, groups: int) -> Value:
     node.count(2, 3)
     size, kernel = node.shape(0)[2:], node.extents(weights)[2:]
     rank = len(kernel)
+    node.require(rank == len(size) >= 1, f"has an input {list(node.shape(0))}, which does not fit its weights")
     strides, dilations = _per_axis(node, "strides", rank, 1), _per_axis(node, "dilations", rank, 1)
+    lengths = [len(node.attributes.integers(name, (0,) * rank)) for name in _LISTS]
+    lengths += [len(node.integers(2))] if node.input_count == 3 else []
+    node.require(set(lengths) == {rank}, f"has lists of {lengths} numbers for {rank} axes")
     extra = node.attributes.integers("output_padding", (0,) * rank)
     reach = [(each - 1) * dilation + 1 for each, dilation in zip(kernel, dilations, strict=True)]
     full = [(each - 1) * stride + window for each, stride, window in zip(size, strides, reach, strict=True)]

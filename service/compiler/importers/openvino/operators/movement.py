@@ -211,6 +211,7 @@ def broadcast(node: Node) -> list[Value]:
     if mode == "explicit":
         node.require(node.input_count == 3, "has the mode explicit, but no axes")
         axes = node.integers(2)
+        node.require(len(axes) == len(node.extents(x)), f"names {len(axes)} axes for {list(node.extents(x))}")
         spread = [1] * len(target)
         for axis, size in zip(axes, node.extents(x), strict=True):
             spread[node.axis(axis, len(target))] = size

@@ -124,13 +124,13 @@ def _weights(node: Node, value: Value, limits: list[Array], levels: int) -> Valu
     steps = np.where(real <= np.minimum(low, high), 0, np.where(real > np.maximum(low, high), levels - 1, steps))
     whole = np.rint(points)
     if levels > _MOST_LEVELS or np.any(np.abs(points - whole) > _FRACTION) or not np.isfinite(steps).all():
-        return (steps * scale + out_low).astype(np.float32)
+        return np.asarray(steps * scale + out_low, np.float32)
     offset = levels // 2  # int8 for symmetric ranges: 127 of 255 levels, 128 of 256
     if np.all(whole == offset):
-        return Compressed((steps - offset).astype(np.int8), real.shape, scale.astype(np.float32), None)
+        return Compressed(np.asarray(steps - offset, np.int8), real.shape, np.asarray(scale, np.float32), None)
     if np.all((whole >= 0) & (whole < levels)):
         return Compressed(steps.astype(np.uint8), real.shape, scale.astype(np.float32), whole.astype(np.uint8))
-    return (steps * scale + out_low).astype(np.float32)
+    return np.asarray(steps * scale + out_low, np.float32)
 
 
 def convert(node: Node) -> list[Value]:

@@ -92,6 +92,20 @@ def test_a_graph_is_refused_with_its_fault(edit: Edit, error: type[OctetError], 
     assert caught.value.stage == Stage.IMPORT
 
 
+@pytest.mark.parametrize(
+    ("name", "edit", "what"),
+    [
+        ("resized_mixed", replaced('output_padding="0, 0"', 'output_padding="0"'), "has lists of"),
+        ("padded_mixed", replaced('type="Convolution"', 'type="ConvolutionBackpropData"'), "Backprop"),
+        ("padded_mixed", replaced('type="Convolution"', 'type="GroupConvolutionBackpropData"'), "Backprop"),
+        ("shuffle_mixed", replaced('type="Transpose"', 'type="AdaptiveAvgPool"'), "AdaptiveAvgPool"),
+    ],
+)  # fmt: skip
+def test_lists_of_wrong_lengths_are_refused(name: str, edit: Edit, what: str) -> None:
+    with pytest.raises(OctetError, match=what):
+        import_model(packed(name, edit))
+
+
 def test_a_cycle_is_malformed() -> None:
     graph, _ = files_of("padded_mixed")
     fake = re.search(r'<layer id="(\d+)"[^>]*type="FakeQuantize"', graph)
