@@ -15,6 +15,11 @@ def test_a_name_that_is_not_utf8_is_escaped() -> None:
     assert read_model(file(setting(X, name=b"caf\xe9"))).tensors[X].name == "caf\\xe9"
 
 
+def test_an_open_size_is_one() -> None:
+    tensor = read_model(file(setting(X, shape=[-1, 3]))).tensors[X]
+    assert (tensor.shape, tensor.signature, tensor.is_open) == ((1, 3), (-1, 3), True)
+
+
 def test_a_tensor_without_a_name_is_named_by_its_number() -> None:
     assert read_model(file(setting(X, name=None))).tensors[X].label == "tensor #0"
 
@@ -22,7 +27,7 @@ def test_a_tensor_without_a_name_is_named_by_its_number() -> None:
 @pytest.mark.parametrize(
     ("bend", "oddity"),
     [
-        (setting(X, shape=[-1, 3]), "dynamic shape"),
+        (setting(X, shape=[-2, 3]), "has the shape"),
         (setting(X, shape=[1 << 20, 1 << 20]), "more than 2 GiB"),
         (setting(X, shape=[0x7FFFFFFF] * 8), "more than 2 GiB"),
         (setting(X, shape=[1] * 9), "9 dimensions"),
