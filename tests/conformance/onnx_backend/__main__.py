@@ -23,7 +23,8 @@ from typing import Any
 
 from benchmarks.harness.home import CHECKOUT
 from benchmarks.harness.kept import today
-from tests.conformance.onnx_backend.judge import FAILED, Case, Verdict, as_json, judge, load_cases
+from tests.conformance.onnx_backend.judge import Case, Verdict, as_json, judge, load_cases
+from tests.conformance.onnx_backend.outcomes import FAILED
 from tests.conformance.onnx_backend.table import replaced, section
 
 RESULTS = CHECKOUT / "docs" / "reference" / "onnx_backend.json"
