@@ -1,6 +1,6 @@
 """Writes small models, one for each of PyTorch's operators, with PyTorch's results (tests/fixtures/torch/kinds.zip).
 
-    python -m scripts.torch_kinds          # in an environment with PyTorch 2.13
+    python -m scripts.torch_kinds          # in an environment with PyTorch 2.13 and torchao 0.18
 
 Each model is quantized in one of these ways:
 
@@ -14,10 +14,12 @@ Each model is quantized in one of these ways:
 from __future__ import annotations
 
 import io
+import json
 import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch  # type: ignore[import-not-found]
@@ -39,6 +41,12 @@ from torch.ao.quantization.quantize_fx import (  # type: ignore[import-not-found
     prepare_fx,
 )
 from torch.nn import functional as F  # type: ignore[import-not-found]
+from torchao.quantization import (  # type: ignore[import-not-found]
+    Int8WeightOnlyConfig,
+    IntxWeightOnlyConfig,
+    quantize_,
+)
+from torchao.quantization.granularity import PerGroup  # type: ignore[import-not-found]
 
 from scripts.torch_fixtures import without_places
 
@@ -273,6 +281,41 @@ def main() -> None:
     with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as file:
         for name, (model, examples, way) in kinds().items():
             write(file, name, model.eval(), examples, way)
+        for name, config in weights_only().items():
+            write_exported(file, name, config)
+
+
+def weights_only() -> dict[str, Any]:
+    """Returns torchao's ways to quantize the weights of linear layers alone."""
+    blocks = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(8))
+    return {"int4_blocks_float": blocks, "int8_weights_float": Int8WeightOnlyConfig(version=2)}
+
+
+def write_exported(file: zipfile.ZipFile, name: str, config: Any) -> None:
+    model, examples = nn.Sequential(nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, 3)).eval(), tokens()
+    quantize_(model, config, filter_fn=lambda module, _: getattr(module, "in_features", 0) == 16)
+    with torch.no_grad():
+        program = torch.export.export(model, examples)
+        results = program.module()(*examples)
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    with zipfile.ZipFile(saved) as archive:
+        records = {key: archive.read(key) for key in archive.namelist() if "sample_inputs" not in key}
+    small, arrays = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(small, "w") as archive:
+        for key, data in records.items():
+            archive.writestr(zipfile.ZipInfo(key), without_traces(data) if key.endswith("model.json") else data)
+    np.savez(arrays, x0=examples[0].numpy(), y0=results.numpy())
+    for suffix, data in (("pt2", small.getvalue()), ("npz", arrays.getvalue())):
+        file.writestr(zipfile.ZipInfo(f"{name}.{suffix}"), data, zipfile.ZIP_DEFLATED)
+
+
+def without_traces(data: bytes) -> bytes:
+    """Removes the metadata of operators, which contains paths of source files."""
+    whole = json.loads(data)
+    for node in whole["graph_module"]["graph"]["nodes"]:
+        node["metadata"] = {}
+    return json.dumps(whole).encode()
 
 
 def write(file: zipfile.ZipFile, name: str, model: nn.Module, examples: Examples, way: str) -> None:

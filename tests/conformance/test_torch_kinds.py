@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.torch import import_torchscript
+from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import FBGEMM
+from service.core.builds.numerics import FBGEMM, PT2E
 from service.core.models.arrays import Array
 from tests.support.compiling import compiled
 from tests.support.torchscript import FOLDER
 
 FILE = FOLDER / "kinds.zip"
 with zipfile.ZipFile(FILE) as archive:
-    NAMES = sorted(name.removesuffix(".pt") for name in archive.namelist() if name.endswith(".pt"))
+    SUFFIXES = dict(name.rsplit(".", 1) for name in archive.namelist() if not name.endswith(".npz"))
+NAMES = sorted(SUFFIXES)
 # PyTorch adds real values in its own order, and computes functions with its own polynomials.
 TOLERANCE = 2e-6
 
@@ -30,7 +32,7 @@ def contents(name: str) -> tuple[bytes, list[Array], list[Array]]:
         arrays = np.load(io.BytesIO(archive.read(f"{name}.npz")))
         inputs = [arrays[each] for each in arrays.files if each.startswith("x")]
         outputs = [arrays[each] for each in arrays.files if each.startswith("y")]
-        return archive.read(f"{name}.pt"), inputs, outputs
+        return archive.read(f"{name}.{SUFFIXES[name]}"), inputs, outputs
 
 
 def check(name: str, actual: list[Array], expected: list[Array]) -> None:
@@ -46,13 +48,14 @@ def check(name: str, actual: list[Array], expected: list[Array]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_oracle_equals_torch(name: str) -> None:
     model, inputs, expected = contents(name)
-    check(name, oracle.run(import_torchscript(model).module, get_mode(FBGEMM), inputs), expected)
+    imported, mode = (import_exported, PT2E) if SUFFIXES[name] == "pt2" else (import_torchscript, FBGEMM)
+    check(name, oracle.run(imported(model).module, get_mode(mode), inputs), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_model_equals_torch(name: str, tmp_path: Path) -> None:
     model, inputs, expected = contents(name)
-    path = tmp_path / "model.pt"
+    path = tmp_path / f"model.{SUFFIXES[name]}"
     path.write_bytes(model)
-    check(name, compiled(path, FBGEMM, tmp_path).run(inputs), expected)
+    check(name, compiled(path, PT2E if path.suffix == ".pt2" else FBGEMM, tmp_path).run(inputs), expected)

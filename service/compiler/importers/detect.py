@@ -27,6 +27,7 @@ HEAD_BYTES = 64  # the number of bytes that `detect_format` needs
 # In a FlatBuffer, the file identifier follows the offset of the root table (flatbuffers.dev/internals).
 _IDENTIFIER = slice(4, 8)
 _TFLITE_IDENTIFIER = b"TFL3"
+_EXECUTORCH_IDENTIFIER = b"ET"  # two digits follow
 _QNN_HEAD = b"// qnn 1\n"
 _ZIP_MAGIC = b"PK\x03\x04"
 
@@ -101,6 +102,11 @@ def detect_format(head: bytes) -> str:
     for name, heads in _ADDED.items():
         if head.startswith(heads):
             return name
+    if head[_IDENTIFIER][:2] == _EXECUTORCH_IDENTIFIER and head[_IDENTIFIER][2:].isdigit():
+        raise UnsupportedFormat(
+            "the file is an ExecuTorch program (.pte), which is already lowered for one backend",
+            hint="save the program before it is lowered: torch.export.save(torch.export.export(model, inputs), file)",
+        )
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
     if b"<net " in head:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +109,20 @@ class TensorReader:
         """Returns the value in the record `pickle`, such as `data.pkl`."""
         folder = pickle.removesuffix(".pkl")
         machine = Unpickler(_MAKERS, _CONSTANTS, _is_own_class, lambda reference: self._storage(folder, reference))
+        return machine.run(self._archive.read(pickle))
+
+    def read_inert(
+        self,
+        pickle: str,
+        makers: Mapping[str, Callable[..., Any]],
+        constants: Mapping[str, Any],
+        classes: Callable[[str], bool],
+    ) -> Any:
+        """Returns the value in a record that may also contain other names (`Unpickler`)."""
+        folder = pickle.removesuffix(".pkl").removesuffix("data") + "data"
+        machine = Unpickler(
+            _MAKERS | dict(makers), _CONSTANTS | dict(constants), classes, lambda each: self._storage(folder, each)
+        )
         return machine.run(self._archive.read(pickle))
 
     def read_specs(self, pickle: str) -> Any:

@@ -1,7 +1,7 @@
 """The parameters, buffers and constants of an exported program.
 
 Each is a record with elements; the program's JSON contains its strides (`PayloadMeta` in
-torch/_export/serde/schema.py). Tensor subclasses and custom objects are stored as pickles, and are not read.
+torch/_export/serde/schema.py). Tensor subclasses are stored as pickles (`subclasses`). Other pickles are not read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from service.compiler.importers.archive import Archive
 from service.compiler.importers.names import printable
 from service.compiler.importers.torch.exported import document
 from service.compiler.importers.torch.exported.document import field
+from service.compiler.importers.torch.exported.subclasses import inner_tensors
 from service.compiler.importers.torch.tensors import Tensor, strided
 from service.core.errors import OctetError, Unsupported
 
@@ -48,6 +49,30 @@ class Payloads:
             exc.tensor = printable(name)
             raise
 
+    def is_subclass(self, name: str) -> bool:
+        """Returns true if the tensor is stored as a pickle of a tensor subclass."""
+        _, entry = self._entries.get(name, ("", {}))
+        return bool(isinstance(entry, dict) and entry.get("use_pickle") and entry.get("tensor_meta"))
+
+    def inner_tensors(self, name: str) -> dict[str, Tensor]:
+        """Returns the tensors inside a tensor subclass. Raises the errors of `tensor`."""
+        folder, entry = self._entries[name]
+        try:
+            found = inner_tensors(self._archive.read(f"{folder}/{field(entry, 'path_name', str)}"))
+        except OctetError as exc:
+            exc.tensor = printable(name)
+            raise
+        self._charge(name, sum(each.data.nbytes for each in found.values()))
+        return found
+
+    def _charge(self, name: str, size_bytes: int) -> None:
+        self._budget_bytes -= size_bytes
+        if self._budget_bytes < 0:
+            raise Unsupported(
+                f"{document.quoted(name)} and the constants before it, which share records of the file, need far more "
+                "bytes than the file has"
+            )
+
     def _tensor(self, name: str) -> Tensor:
         if name not in self._entries:
             document.malformed(f"has no elements for {document.quoted(name)}")
@@ -66,12 +91,7 @@ class Payloads:
             document.malformed(f"has an incomplete element in {document.quoted(name)}")
         offset = document.dimension(field(meta, "storage_offset", dict))
         elements = strided(data, dtype, -1 if offset is None else offset, size, stride)
-        self._budget_bytes -= elements.nbytes
-        if self._budget_bytes < 0:
-            raise Unsupported(
-                f"{document.quoted(name)} and the constants before it, which share records of the file, need far more "
-                "bytes than the file has"
-            )
+        self._charge(name, elements.nbytes)
         return Tensor(elements)
 
 

@@ -22,6 +22,8 @@ _KEYWORD = 2  # `ArgumentKind`
 _TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+?)(?:\.\w+)?")
 # Calls that only check shapes. Shapes are known here.
 _CHECKS = ("aten::_assert_tensor_metadata", "aten::_assert_scalar", "aten::sym_constrain_range_for_size")
+# The operator that reads a tensor inside a tensor subclass.
+_INNER = "export::access_subclass_inner_tensor"
 # Operators that turn a constant into a tensor.
 _COPIES = ("aten::lift_fresh_copy", "aten::lift_fresh", "aten::detach")
 # Other operators that compute nothing: their result is a view of their operand.
@@ -29,7 +31,8 @@ _VIEWS = frozenset(
     f"aten::{name}"
     for name in (
         *("chunk", "contiguous", "detach", "flatten", "permute", "reshape", "select", "slice", "split", "squeeze"),
-        *("transpose", "unsqueeze", "view"),
+        *("alias", "expand", "expand_as", "movedim", "narrow", "swapaxes", "t", "transpose", "unbind", "unflatten"),
+        *("unsqueeze", "view", "view_as"),
     )
 )
 _STATE = {
@@ -76,15 +79,17 @@ class _Reader:
         self._payloads = payloads
         self._meta = field(self._graph, "tensor_values", dict)
         self._constants: dict[str, Tensor] = {}
+        self._subclasses: dict[str, dict[str, Tensor]] = {}  # parameters, as the tensors that they consist of
         self._inputs: list[End] = []
         self._known: set[str] = set()
         self._renamed: dict[str, str] = {}  # a tensor that was changed in place -> the name of its new value
-        self._viewed: set[str] = set()  # tensors that are views of others, or have views
+        self._viewed: dict[str, str] = {}  # a view -> the tensor that it is a view of, at the end of the chain
+        self._stale: dict[str, str] = {}  # a tensor that a change in place of another view changed -> the operator
 
     def program(self) -> Program:
         for spec in field(self._signature, "input_specs", list):
             self._add_input(*union(spec))
-        self._known |= {*self._constants, *(end.name for end in self._inputs)}
+        self._known |= {*self._constants, *self._subclasses, *(end.name for end in self._inputs)}
         calls = tuple(self._calls())
         outputs = tuple(self._output(*union(spec)) for spec in field(self._signature, "output_specs", list))
         shapes = {name: self._shape(name) for name in self._meta}
@@ -96,7 +101,11 @@ class _Reader:
             self._inputs.append(End(name, document.dtype(field(self._meta.get(name), "dtype", int)), self._shape(name)))
         elif kind in _STATE:
             name = field(field(spec, "arg", dict), "name", str)
-            self._constants[name] = self._payloads.tensor(field(spec, _STATE[kind], str))
+            stored = field(spec, _STATE[kind], str)
+            if self._payloads.is_subclass(stored):
+                self._subclasses[name] = self._payloads.inner_tensors(stored)
+            else:
+                self._constants[name] = self._payloads.tensor(stored)
         elif kind != "constant_input":
             raise Unsupported(f"the exported program has the unsupported input {kind}")
 
@@ -110,6 +119,7 @@ class _Reader:
                 hint="call model.eval() before it is exported",
             )
         name = self._now(_tensor_name(field(spec, "arg", dict), "an output"))
+        self._check_current(name)
         if name not in self._known:
             document.malformed(f"returns {document.quoted(name)}, but no operator computes it")
         return name
@@ -125,10 +135,21 @@ class _Reader:
             if op_type in _CHECKS:
                 continue
             call = self._call(index, op_type, node)
+            if call.op_type == _INNER:
+                self._constants[call.outputs[0]] = self._inner(call)
+                continue
             if call.op_type in _COPIES and call.inputs[:1] and call.inputs[0] in self._constants:
                 self._constants[call.outputs[0]] = self._constants[call.inputs[0]]
             else:
                 yield call
+
+    def _inner(self, call: Call) -> Tensor:
+        """Returns a tensor inside a tensor subclass."""
+        tensors = self._subclasses.get(call.inputs[0] if call.inputs else "", {})
+        found = tensors.get(call.arguments[1]) if len(call.arguments) == 2 else None
+        if found is None:
+            document.malformed("reads a tensor that its tensor subclass does not contain")
+        return found
 
     def _call(self, index: int, op_type: str, node: Any) -> Call:
         operands: list[str] = []
@@ -157,18 +178,27 @@ class _Reader:
         then read the output.
         """
         if op_type in _VIEWS:
-            self._viewed |= {*operands[:1], output}
+            for source in operands[:1]:
+                self._viewed[output] = self._viewed.get(source, source)
         if not op_type.endswith("_") or op_type.endswith("__"):
             return op_type
-        if operands[:1] and operands[0] in self._viewed:
-            raise Unsupported(
-                f"{op_type} changes a tensor in place that has views",
-                op=op_type,
-                tensor=output,
-                hint="save program.run_decompositions({}), which removes in-place changes",
-            )
+        for changed in operands[:1]:
+            whole = self._viewed.get(changed, changed)
+            others = {whole, *(name for name, of in self._viewed.items() if of == whole)} - {changed}
+            self._stale |= dict.fromkeys(others, op_type)
         self._renamed |= dict.fromkeys(operands[:1], output)
         return op_type[:-1]
+
+    def _check_current(self, name: str) -> None:
+        if name in self._stale:
+            op_type = self._stale[name]
+            raise Unsupported(
+                f"{op_type} changes a tensor in place, and {document.quoted(name)}, which shares its elements, is read "
+                "afterwards",
+                op=op_type,
+                tensor=document.quoted(name),
+                hint="save program.run_decompositions({}), which removes in-place changes",
+            )
 
     def _now(self, name: str) -> str:
         while name in self._renamed:
@@ -207,6 +237,7 @@ class _Reader:
         name = self._now(name)
         if name not in self._known:
             document.malformed(f"reads {document.quoted(name)} before any operator computes it")
+        self._check_current(name)
         operands.append(name)
         if len(operands) > _MOST_OPERANDS:
             raise Unsupported(

@@ -186,6 +186,30 @@ def _unary(compute: Callable[[Array], Any]) -> Callable[..., Tensor]:
     return convert
 
 
+def _dequantize_affine(
+    node: Node,
+    input: Any,
+    block_size: Any,
+    scale: Any,
+    zero_point: Any,
+    input_dtype: Any = None,
+    quant_min: Any = None,
+    quant_max: Any = None,
+    output_dtype: Any = None,
+) -> Tensor:
+    """Computes (stored - zero point) * scale of each block of constants (torchao/quantization/quant_primitives.py)."""
+    x, blocks = _array(node, input), node.sizes(block_size)
+    fits = len(blocks) == x.ndim and all(b > 0 and n % b == 0 for n, b in zip(x.shape, blocks, strict=True))
+    node.require(fits, f"has blocks {blocks[:8]} for the shape {list(x.shape)[:8]}")
+    counts = [size // block for size, block in zip(x.shape, blocks, strict=True)]
+    apart = [each for pair in zip(counts, blocks, strict=True) for each in pair]
+    ones = [each for count in counts for each in (count, 1)]
+    stored = x.reshape(apart).astype(np.float32)
+    if zero_point is not None:
+        stored = stored - _array(node, zero_point).astype(np.float32).reshape(ones)
+    return _limited(node, (stored * _array(node, scale).astype(np.float32).reshape(ones)).reshape(x.shape))
+
+
 def _same(_: Node, input: Any, *__: Any, **___: Any) -> Any:
     return input
 
@@ -259,6 +283,7 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "aten::_to_copy": _cast,
     "aten::type_as": _type_as,
     "aten::where": _where,
+    "torchao::dequantize_affine": _dequantize_affine,
 }
 # Operators that make constants.
 RULES: dict[str, Callable[..., Any]] = {

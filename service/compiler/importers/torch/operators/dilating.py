@@ -1,4 +1,4 @@
-"""The largest elements of windows of any number of dimensions, which may be dilated. Operands may be stored values."""
+"""Maxima of windows along any number of dimensions, which may be dilated. Operands may be stored values."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 from service.core.errors import OctetError, Unsupported
 from tests.support.exported import document, meta
 from tests.support.exported_programs import STEPS, refused
+from tests.support.torchscript import archive
 from tests.unit.compiler.importers.torch.test_unpickler import CALLS
 
 WEIGHTS = {"parameter": {"arg": {"name": "w"}, "parameter_name": "weight"}}
@@ -40,7 +41,9 @@ def test_a_pickle_among_the_weights_is_not_read(name: str, tmp_path: Any, monkey
         "data/weights/weight_0": pickle.dumps(CALLS[name]),
         "data/sample_inputs/model.pt": pickle.dumps(CALLS[name]),
     }
-    assert "pickle" in str(with_weights({"use_pickle": True}, evil))
+    assert "the zip archive cannot be read" in str(with_weights({"use_pickle": True}, evil))
+    within = evil | {"data/weights/weight_0": archive({"data.pkl": pickle.dumps(CALLS[name], protocol=2)})}
+    assert "pickle" in str(with_weights({"use_pickle": True}, within))
     assert not list(tmp_path.iterdir())
 
 
