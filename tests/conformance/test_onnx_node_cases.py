@@ -29,7 +29,6 @@ REFUSED = {
     "e4m3fn": "float8",
     "e5m2": "float8",
     "float4e2m1": "float4",
-    "float16": "float16",
     "fmod_0": "real values",
     "int2": "2 bits",
     "linear_int4": "cannot be sent",
