@@ -312,6 +312,7 @@ _OPERATORS = frozenset(str(name) for name in Op.list_op_names())
 _WITHOUT_ATTRIBUTES = (
     *("abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "broadcast_to", "ceil", "cos", "cosh", "divide"),
     *("equal", "erf", "exp", "floor", "floor_divide", "floor_mod", "greater", "greater_equal", "isfinite", "isinf"),
+    *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
     *("isnan", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum"),
     *(
         "minimum",
