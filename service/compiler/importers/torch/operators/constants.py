@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tvm import relax
 
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
 _MOST_ELEMENTS = 1 << 24
@@ -164,13 +167,18 @@ def _divided(a: Array, b: Array) -> Array:
     return np.asarray(a.astype(np.float32) / b.astype(np.float32))
 
 
-def _cast(node: Node, input: Any, *options: Any, **named: Any) -> Tensor:
+def _cast(node: Node, input: Any, *options: Any, **named: Any) -> Any:
     x = _array(node, input)
     given = [each for each in (named.get("dtype"), *options[:2]) if each is not None and not isinstance(each, bool)]
     if given and isinstance(given[0], Tensor):
         return Tensor(x.astype(given[0].data.dtype))
     types = [each for each in given if isinstance(each, int) or each in _DTYPES]
-    return Tensor(x.astype(dtype_of(node, types[0] if types else None, x.dtype.name)))
+    wanted = dtype_of(node, types[0] if types else None, x.dtype.name)
+    if x.dtype == np.int8 and wanted == "float32" and x.ndim == 2:
+        # weights that the model scales after the product: a dequantization with the scale 1, which keeps their bits
+        weights = relax.const(np.ascontiguousarray(x), "int8")
+        return node.value(ops.dequantize(weights, QuantizedType("int8", (1.0,), (0,))), None)
+    return Tensor(x.astype(wanted))
 
 
 def _type_as(node: Node, input: Any, other: Any) -> Tensor:
@@ -208,6 +216,10 @@ def _dequantize_affine(
     if zero_point is not None:
         stored = stored - _array(node, zero_point).astype(np.float32).reshape(ones)
     return _limited(node, (stored * _array(node, scale).astype(np.float32).reshape(ones)).reshape(x.shape))
+
+
+def _t(node: Node, input: Any) -> Any:
+    return Tensor(np.ascontiguousarray(_array(node, input).T))
 
 
 def _same(_: Node, input: Any, *__: Any, **___: Any) -> Any:
@@ -279,6 +291,7 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "aten::neg": _unary(np.negative),
     "aten::stack": _stack,
     "aten::sub": _binary(np.subtract),
+    "aten::t": _t,
     "aten::to": _cast,
     "aten::_to_copy": _cast,
     "aten::type_as": _type_as,
