@@ -339,6 +339,7 @@ _PLAIN = {
     "argmin": _ARGUMENT,
     "astype": "Astype",
     "concat": "Concat",
+    "flip": "Flip",
     "gather_elements": "GatherElements",
     "matmul": "Matmul",
     "nn.pad": "Pad",
