@@ -50,6 +50,7 @@ def rows_of(node: Node) -> tuple[relax.Expr, int]:
     source, weights = node.input(0), node.input(1)
     node.require(len(weights.shape) == 2, f"has weights of shape {list(weights.shape)}, not two dimensions", weights)
     units, depth = weights.shape
+    node.require(min(units, depth) > 0, f"has weights of shape {list(weights.shape)}, which are empty", weights)
     total = math.prod(source.shape)
     node.require(
         total % depth == 0, f"has an input of shape {list(source.shape)}, but its weights have rows of {depth}", source
