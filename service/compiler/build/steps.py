@@ -35,6 +35,7 @@ from service.compiler.references.environment import Environment
 from service.compiler.sandbox import Access, Limits, run_child, with_gpus, working
 from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.explanation import build_explanation, is_described
+from service.core.artifacts.floating import is_float
 from service.core.builds.build import BuildInputs, Progress, Stage
 from service.core.builds.options import accepts_differences, batch_of, counts_values, shapes_of
 from service.core.digest import Digest
@@ -294,7 +295,12 @@ class Steps:
         split = len(answers.witnesses)
         accepts = accepts_differences(self.request.options)
         report = witnesses.report(
-            compared[:split], compared[split:], answers.kinds, answers.no_witness, accepts=accepts
+            compared[:split],
+            compared[split:],
+            answers.kinds,
+            answers.no_witness,
+            accepts=accepts,
+            is_real=is_float(built.coverage),
         )
         if not report["exact"]:
             raise VerificationFailed(

@@ -18,7 +18,7 @@ from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.artifacts.floating import group_floating
+from service.core.artifacts.floating import group_floating, is_float
 from service.core.models.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
@@ -52,7 +52,7 @@ def facts_of(imported: ImportedModel) -> Facts:
 
 def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
     """Yields the notice for a float model. The user may have expected a quantized model."""
-    if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
+    if is_float(covered):
         how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
         yield f"this model is float and not quantized: quantize it with {how}"
 

@@ -14,12 +14,11 @@ from service.compiler.qnn.lookup import bits_of
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.defined import is_real
+from service.core.artifacts.floating import FLOAT
 
 # This part of a name marks a value inside an operator of the model. The report names the operator's result instead.
 INSIDE = "_inside"
 
-# The reason for all operators of a model without quantized values.
-FLOAT = "float, not quantized"
 _REAL = "the model has it between real values"
 
 _LARGEST_WEIGHT = 2  # bytes

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# The reason for all operators of a model without quantized values.
+FLOAT = "float, not quantized"
+
 # The name of a result begins with its operator's type: `MatMul_12_t14`, `CONV_2D_3_scores`, `conv1d_2`.
 _TYPE = re.compile(r"(.+?)_?\d+(?:_.*)?$")
 
@@ -48,6 +51,13 @@ class FloatGroup:
     @staticmethod
     def from_json(group: Mapping[str, Any]) -> FloatGroup:
         return FloatGroup(str(group["operator"]), int(group["count"]), int(group["macs"]), str(group["reason"]))
+
+
+def is_float(coverage: Mapping[str, Any]) -> bool:
+    """Returns true if nothing in the model of a coverage report is quantized. A report of an artifact from elsewhere may
+    be empty.
+    """
+    return any(each["reason"] == FLOAT for each in coverage.get("floating", ()))
 
 
 def group_floating(

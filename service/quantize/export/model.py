@@ -14,9 +14,10 @@ from service.compiler.importers.builder.module import At
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.file.metadata import KEY
 from service.compiler.qnn import graph as modules
-from service.compiler.qnn.coverage import FLOAT, report
+from service.compiler.qnn.coverage import report
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.patterns import SIMULATED, apply_patterns, matched_form
+from service.core.artifacts.floating import FLOAT
 from service.core.errors import Unsupported
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec

@@ -8,12 +8,13 @@ import tvm
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.qnn.coverage import FLOAT, report
+from service.compiler.qnn.coverage import report
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.joins import join_moves
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.transposes import move_transposes
+from service.core.artifacts.floating import FLOAT
 from service.core.builds.numerics import ONNXRUNTIME
 from service.quantize.calibration.methods import affine
 from service.quantize.file.document import Document

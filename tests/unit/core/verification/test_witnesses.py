@@ -171,6 +171,20 @@ def test_the_summary_names_the_session_that_octet_follows() -> None:
     )
 
 
+def test_one_session_is_enough_for_a_model_that_is_not_quantized() -> None:
+    """LiteRT's reference kernels and its default delegate add in different orders and disagree themselves."""
+    reference = Statement(LITERT, real(3, 0.02, 10.0))
+    delegate = Statement(Witness("LiteRT", "2.3.0", {}, "the default delegate"), real(7, 1.2e-5, 10.0))
+    found = report([OWN, reference], [delegate], KINDS, "", is_real=True)
+    assert (found["outcome"], found["verified"], found["follows"]) == ("documented", True, delegate.witness.title)
+    assert (
+        "; the model is not quantized, so agreement with one session is enough; sessions of LiteRT"
+        in (found["summary"])
+    )
+    assert report([OWN, reference], [delegate], KINDS, "")["outcome"] == "different"
+    assert report([OWN, reference], [reference], KINDS, "", is_real=True)["outcome"] == "different"
+
+
 def test_no_session_is_followed_if_the_deciding_one_is_equal() -> None:
     plain = Statement(Witness("ONNX Runtime", "1.31.1", {}, "without graph optimizations"), EQUAL)
     assert "follows" not in report([OWN, Statement(LITERT, EQUAL)], [plain], KINDS, "")
