@@ -54,8 +54,8 @@ class FloatGroup:
 
 
 def is_float(coverage: Mapping[str, Any]) -> bool:
-    """Returns true if nothing in the model of a coverage report is quantized. A report that came with an artifact may be
-    empty.
+    """Returns true if nothing in the model of a coverage report is quantized. The report is empty if it came with an
+    artifact that has none.
     """
     return any(each["reason"] == FLOAT for each in coverage.get("floating", ()))
 

@@ -25,7 +25,17 @@ Pairs = Sequence[Sequence[int]]
 def reshape(node: Node, x: Any, target: Sequence[int], part: str = "") -> Any:
     """Changes the shape. One size may be -1, which means all remaining elements."""
     shape = inferred(node, node.extents(x), target)
-    return node.move(x, lambda x: relax.op.reshape(x, shape), part)
+    return node.move(x, lambda x: _reshape(x, shape), part)
+
+
+def _reshape(x: relax.Expr, shape: Sequence[int]) -> relax.Expr:
+    """Changes the shape. TVM would take a size of 0 for the size that `x` has there, so a tensor without elements
+    becomes a constant.
+    """
+    if 0 in shape:
+        dtype = str(x.ty.dtype)
+        return relax.const(np.zeros(shape, dtype), dtype)
+    return relax.op.reshape(x, list(shape))
 
 
 def inferred(node: Node, shape: Sequence[int], target: Sequence[int]) -> list[int]:
@@ -71,9 +81,9 @@ def rearrange(
     node: Node, x: Any, apart: Sequence[int], order: Sequence[int], shape: Sequence[int], part: str = ""
 ) -> Any:
     """Reshapes to `apart`, permutes the axes by `order`, and reshapes to `shape`."""
-    cells = node.move(x, lambda x: relax.op.reshape(x, list(apart)), "cells")
+    cells = node.move(x, lambda x: _reshape(x, apart), "cells")
     moved = node.move(cells, lambda x: relax.op.permute_dims(x, list(order)), "moved")
-    return node.move(moved, lambda x: relax.op.reshape(x, list(shape)), part)
+    return node.move(moved, lambda x: _reshape(x, shape), part)
 
 
 def cut(node: Node, x: Any, axis: int, positions: range, part: str = "part") -> Any:
