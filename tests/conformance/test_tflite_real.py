@@ -13,7 +13,6 @@ from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
-from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
@@ -72,9 +71,11 @@ def test_float16_weights_equal_litert() -> None:
     np.testing.assert_array_equal(ours, litert.run(litert.interpreter(data), inputs)[0])
 
 
-def test_float16_activations_are_refused() -> None:
-    with pytest.raises(Unsupported, match="DEQUANTIZE #1 computes its input 0"):
-        import_model(_half_weights(None))
+def test_float16_activations_equal_litert() -> None:
+    data = _half_weights(None)
+    inputs: list[Array] = [np.array([[-128, -2, 7, 127]], np.int8), np.array([0.1, -6e-8, -1e-5, 65504], np.float16)]
+    (ours,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
+    np.testing.assert_array_equal(ours, litert.run(litert.interpreter(data), inputs)[0])
 
 
 def _transposed(weights: Array, bias: Array, same: bool, strides: tuple[int, int], shape: tuple[int, ...]) -> bytes:

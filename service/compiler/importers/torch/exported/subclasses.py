@@ -9,9 +9,10 @@ from typing import Any
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.tensors import Tensor, TensorReader
-from service.core.errors import Unsupported
+from service.core.errors import MalformedModel, Unsupported
 
 _PACKAGE = "torchao"
+_ZIP_MAGIC = b"PK\x03\x04"
 _REBUILD = "torch._utils._rebuild_wrapper_subclass"
 
 
@@ -22,6 +23,10 @@ def inner_tensors(data: bytes) -> dict[str, Tensor]:
         MalformedModel: the record is damaged.
         Unsupported: the record contains something other than a tensor subclass of torchao.
     """
+    if not data.startswith(_ZIP_MAGIC):
+        raise MalformedModel(
+            "a weight of the exported program is a pickle outside of an archive, which Octet never reads"
+        )
     value = TensorReader(Archive(data, in_folder=True)).read_inert("data.pkl", _MAKERS, _CONSTANTS, _is_of_torchao)
     if not isinstance(value, dict):
         raise Unsupported(
