@@ -9,10 +9,13 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
+from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import MODES, QNNPACK
 
-SIGNED_MODES = tuple(mode for mode in MODES if mode != QNNPACK)  # QNNPACK supports only uint8
+# Modes that define the arithmetic of stored values. OpenVINO's computes products in integers, and all else in float.
+STORED_MODES = tuple(mode for mode in MODES if "requantize" in get_mode(mode).formulas)
+SIGNED_MODES = tuple(mode for mode in STORED_MODES if mode != QNNPACK)  # QNNPACK supports only uint8
 Emit = Callable[[relax.Expr], relax.Var]
 
 

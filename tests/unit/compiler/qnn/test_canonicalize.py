@@ -18,12 +18,12 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.compiler.targets import OperandTypes
-from service.core.builds.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
+from service.core.builds.numerics import MXNET_ONEDNN, ONNXRUNTIME
 from service.core.errors import UnsupportedOperator
 from tests.support import litert
 from tests.support.canonical import holds
 from tests.support.examples import examples
-from tests.support.qnn_models import compile_and_run_all, float32, module_of
+from tests.support.qnn_models import STORED_MODES, compile_and_run_all, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
 # Each example compiles a module twice, so there are few examples, and a failing one is not shrunk.
@@ -89,7 +89,7 @@ def test_quantized_types_are_lowered_to_storage() -> None:
     assert text.count("R.call_tir") == 1
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 @pytest.mark.parametrize("axis", [None, 1])
 def test_sums_become_float32_before_they_are_scaled(mode: str, axis: int | None) -> None:
     """ONNX Runtime 1.31 and PyTorch 2.13 also convert sums to float32 before scaling, and computed the expected values.
@@ -105,7 +105,7 @@ def test_sums_become_float32_before_they_are_scaled(mode: str, axis: int | None)
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_blocks(data: st.DataObject, mode: str) -> None:
     draw = data.draw
     storage = draw(st.sampled_from(["int4", "uint4", "int8", "uint8"]))
@@ -133,7 +133,7 @@ def test_blocks(data: st.DataObject, mode: str) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), st.sampled_from(OPERANDS))
+@given(st.data(), st.sampled_from(STORED_MODES), st.sampled_from(OPERANDS))
 def test_conv2d(data: st.DataObject, mode: str, operands: OperandTypes) -> None:
     draw = data.draw
     storage = draw(st.sampled_from(["int8", "uint8"]))
@@ -175,7 +175,7 @@ def test_conv2d(data: st.DataObject, mode: str, operands: OperandTypes) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), st.sampled_from(OPERANDS), st.booleans())
+@given(st.data(), st.sampled_from(STORED_MODES), st.sampled_from(OPERANDS), st.booleans())
 def test_dense(data: st.DataObject, mode: str, operands: OperandTypes, per_axis: bool) -> None:
     draw = data.draw
     rows, depth, filters = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.sampled_from([1, 7, 16, 40]))
@@ -213,7 +213,7 @@ def test_the_first_extreme(dtype: str, find: Callable[..., relax.Expr], axis: in
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), st.sampled_from(["add", "mul", "concatenate"]))
+@given(st.data(), st.sampled_from(STORED_MODES), st.sampled_from(["add", "mul", "concatenate"]))
 def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
     assume(name in get_mode(mode).formulas)
     draw = data.draw
@@ -237,7 +237,9 @@ def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
 
 @EXAMPLES
 @given(
-    st.data(), st.sampled_from(MODES), st.sampled_from(["avg_pool2d", "max_pool2d", "mean", "softmax", "requantize"])
+    st.data(),
+    st.sampled_from(STORED_MODES),
+    st.sampled_from(["avg_pool2d", "max_pool2d", "mean", "softmax", "requantize"]),
 )
 def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
     assume(name in get_mode(mode).formulas)
@@ -296,7 +298,7 @@ def test_softmax_of_equal_logits(mode: str, columns: int) -> None:
     holds(module, mode, OPERANDS[0], [rows])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 def test_real_values(mode: str) -> None:
     real = np.array([-np.inf, -1e30, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 3.49, 1e30, np.inf], np.float32)
     stored = QuantizedType("uint8", (1.0,), (7,))

@@ -41,7 +41,7 @@ def test_a_pickle_among_the_weights_is_not_read(name: str, tmp_path: Any, monkey
         "data/weights/weight_0": pickle.dumps(CALLS[name]),
         "data/sample_inputs/model.pt": pickle.dumps(CALLS[name]),
     }
-    assert "the zip archive cannot be read" in str(with_weights({"use_pickle": True}, evil))
+    assert "a pickle outside of an archive" in str(with_weights({"use_pickle": True}, evil))
     within = evil | {"data/weights/weight_0": archive({"data.pkl": pickle.dumps(CALLS[name], protocol=2)})}
     assert "pickle" in str(with_weights({"use_pickle": True}, within))
     assert not list(tmp_path.iterdir())

@@ -13,10 +13,10 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import MODES
 from tests.support.cuda.cards import as_isa
 from tests.support.examples import examples
 from tests.support.layers import Case, convolution, dense
+from tests.support.qnn_models import STORED_MODES
 
 # Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -38,13 +38,13 @@ def holds(capability: str, case: Case, tile: GpuTile, groups: int = 1) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), capabilities)
+@given(st.data(), st.sampled_from(STORED_MODES), capabilities)
 def test_convolution(data: st.DataObject, mode: str, capability: str) -> None:
     holds(capability, convolution(data.draw, as_isa(capability), get_mode(mode)), SMALL[capability])
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), capabilities)
+@given(st.data(), st.sampled_from(STORED_MODES), capabilities)
 def test_dense(data: st.DataObject, mode: str, capability: str) -> None:
     holds(capability, dense(data.draw, as_isa(capability), get_mode(mode)), SMALL[capability])
 

@@ -18,7 +18,7 @@ from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import MODES, XNNPACK
+from service.core.builds.numerics import XNNPACK
 from service.core.models.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.cuda.cards import as_isa
@@ -27,6 +27,7 @@ from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvr
 from tests.support.examples import examples
 from tests.support.images import Draw
 from tests.support.layers import Case, convolution
+from tests.support.qnn_models import STORED_MODES
 
 # Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -48,13 +49,13 @@ def holds(draw: Draw, capability: str, case: Case) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), capabilities)
+@given(st.data(), st.sampled_from(STORED_MODES), capabilities)
 def test_depthwise(data: st.DataObject, mode: str, capability: str) -> None:
     holds(data.draw, capability, convolution(data.draw, as_isa(capability), get_mode(mode), depthwise=True))
 
 
 @settings(EXAMPLES, max_examples=2)
-@given(st.data(), st.sampled_from(MODES), capabilities)
+@given(st.data(), st.sampled_from(STORED_MODES), capabilities)
 def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, capability: str) -> None:
     case = convolution(data.draw, as_isa(capability), get_mode(mode), depthwise=True, kernel=(23, 23))
     assert not ranked(GPUS[capability], case.layer)[0].unrolled

@@ -21,7 +21,7 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import MODES, MODES_OF
+from service.core.builds.numerics import MODES_OF
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
@@ -36,7 +36,7 @@ from tests.support.images import (
     stored,
     with_halo,
 )
-from tests.support.qnn_models import SIGNED_MODES
+from tests.support.qnn_models import SIGNED_MODES, STORED_MODES
 
 CARD = as_isa("sm_80")
 EXAMPLES = settings(max_examples=examples(15), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -44,7 +44,7 @@ STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 OTHER = QuantizedType("int8", (0.07,), (-9,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")
-DEFINED = [(mode, name) for mode in MODES for name in PAIRS if name in get_mode(mode).formulas]
+DEFINED = [(mode, name) for mode in STORED_MODES for name in PAIRS if name in get_mode(mode).formulas]
 SIGNED = [(mode, name) for mode, name in DEFINED if mode in SIGNED_MODES]
 SHAPES = st.sampled_from([(2, 3, 5, 1), (1, 4, 2, 33), (2, 1, 1, 70), (2, 3, 2, 31)])
 IMAGE = Image(1, 8, 8, 16, BLOCK, Halo(1, 1, 1, 1))
@@ -96,7 +96,7 @@ def test_two_operands(data: st.DataObject, defined: tuple[str, str], storage: st
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), STORAGES, STORAGES)
+@given(st.data(), st.sampled_from(STORED_MODES), STORAGES, STORAGES)
 def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_storage: str) -> None:
     draw, mode, shape = data.draw, get_mode(mode_name), data.draw(SHAPES)
     in_type, out_type = draw(quantized_types(from_storage)), draw(quantized_types(to_storage))

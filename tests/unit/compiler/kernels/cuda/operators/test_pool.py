@@ -15,7 +15,7 @@ from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
@@ -23,7 +23,7 @@ from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvr
 from tests.support.examples import examples
 from tests.support.images import Draw, check_image, laid_out, read_back, run, stored
 from tests.support.pools import mean_of_an_image, pooled, windows
-from tests.support.qnn_models import i8
+from tests.support.qnn_models import STORED_MODES, i8
 
 # Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=examples(16), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -55,13 +55,13 @@ def holds(draw: Draw, mode: Mode, operation: Operation, x: Array) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), POOLS, STORAGES)
+@given(st.data(), st.sampled_from(STORED_MODES), POOLS, STORAGES)
 def test_windows(data: st.DataObject, mode: str, name: str, storage: str) -> None:
     holds(data.draw, get_mode(mode), *windows(data.draw, mode, name, storage))
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from([mode for mode in MODES if "mean" in get_mode(mode).formulas]), STORAGES)
+@given(st.data(), st.sampled_from([mode for mode in STORED_MODES if "mean" in get_mode(mode).formulas]), STORAGES)
 def test_mean_of_an_image(data: st.DataObject, mode: str, storage: str) -> None:
     operation, x = mean_of_an_image(data.draw, storage)
     try:

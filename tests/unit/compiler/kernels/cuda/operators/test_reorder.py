@@ -18,7 +18,7 @@ from service.compiler.qnn.expressions.conversions import Dequantization, Quantiz
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import MODES, ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
@@ -34,6 +34,7 @@ from tests.support.images import (
     stored,
     with_halo,
 )
+from tests.support.qnn_models import STORED_MODES
 from tests.support.real_values import around
 
 CARD = as_isa("sm_80")
@@ -89,7 +90,7 @@ def test_every_channel_of_any_layout_is_restored(data: st.DataObject) -> None:
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_packing_quantizes_and_unpacking_dequantizes(data: st.DataObject, mode: str) -> None:
     draw, numerics = data.draw, get_mode(mode)
     image = draw(st.sampled_from(RAGGED))

@@ -19,10 +19,11 @@ from service.compiler.kernels.simd.convolution.reduction import Excess, pairs_of
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import LITERT_REFERENCE, MODES
+from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense
+from tests.support.qnn_models import STORED_MODES
 
 import tvm  # isort: skip
 
@@ -48,14 +49,14 @@ def holds(draw: Draw, isa: Isa, case: Case) -> None:
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), RUNNING)
+@given(st.data(), st.sampled_from(STORED_MODES), RUNNING)
 def test_convolution(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode)))
 
 
 @pytest.mark.skipif(not PAIRED, reason="no target with products of pairs of pixels runs here")
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_convolution_by_pairs_of_pixels(data: st.DataObject, mode: str) -> None:
     isa = data.draw(st.sampled_from(PAIRED))
     case = convolution(data.draw, isa, get_mode(mode), neighbours=True)
@@ -65,7 +66,7 @@ def test_convolution_by_pairs_of_pixels(data: st.DataObject, mode: str) -> None:
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), RUNNING)
+@given(st.data(), st.sampled_from(STORED_MODES), RUNNING)
 def test_dense(data: st.DataObject, mode: str, isa: Isa) -> None:
     try:
         case = dense(data.draw, isa, get_mode(mode))

@@ -17,10 +17,10 @@ from service.compiler.kernels.simd.convolution.depthwise import depthwise, ranke
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import MODES
 from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution
+from tests.support.qnn_models import STORED_MODES
 
 import tvm  # isort: skip
 
@@ -43,14 +43,14 @@ def holds(draw: Draw, isa: Isa, case: Case) -> Kernel:
 
 @runs_here
 @settings(max_examples=examples(35), deadline=None, phases=PHASES)
-@given(st.data(), st.sampled_from(MODES), RUNNING)
+@given(st.data(), st.sampled_from(STORED_MODES), RUNNING)
 def test_depthwise(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True))
 
 
 @runs_here
 @settings(max_examples=5, deadline=None, phases=PHASES)
-@given(st.data(), st.sampled_from(MODES), RUNNING)
+@given(st.data(), st.sampled_from(STORED_MODES), RUNNING)
 def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True, kernel=(23, 23)))
 

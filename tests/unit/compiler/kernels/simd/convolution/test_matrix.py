@@ -17,7 +17,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.expressions.requantization import FloatScale
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
-from service.core.builds.numerics import LITERT_REFERENCE, MODES
+from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.target import parse_target
 from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
@@ -25,6 +25,7 @@ from tests.support.layers import Case, convolution, dense
 
 import tvm  # isort: skip
 from tests.support.matrix_layers import ISA, NAME, layer_of
+from tests.support.qnn_models import STORED_MODES
 
 runs_here = pytest.mark.skipif(ISA not in RUNNABLE, reason="NOT TESTED: this CPU has no AMX")
 EXAMPLES = settings(max_examples=examples(40), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
@@ -46,14 +47,14 @@ def holds(draw: Draw, mode: str, make: Callable[[Draw, Isa, Mode], Case]) -> Non
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_convolution(data: st.DataObject, mode: str) -> None:
     holds(data.draw, mode, convolution)
 
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_dense(data: st.DataObject, mode: str) -> None:
     holds(data.draw, mode, dense)
 

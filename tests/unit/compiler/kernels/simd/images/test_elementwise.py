@@ -19,7 +19,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import MODES, MODES_OF
+from service.core.builds.numerics import MODES_OF
 from service.core.models.arrays import Array
 from tests.support.examples import examples
 from tests.support.images import (
@@ -34,13 +34,14 @@ from tests.support.images import (
     stored,
     with_halo,
 )
+from tests.support.qnn_models import STORED_MODES
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 EXAMPLES = settings(max_examples=examples(40), deadline=None)
 STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")
-DEFINED = [(mode, name) for mode in MODES for name in PAIRS if name in get_mode(mode).formulas]
+DEFINED = [(mode, name) for mode in STORED_MODES for name in PAIRS if name in get_mode(mode).formulas]
 DEFINED.remove(("qnnpack", "add"))  # no kernel computes it
 
 
@@ -76,7 +77,7 @@ def test_two_operands(data: st.DataObject, defined: tuple[str, str], storage: st
 
 
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), STORAGES, STORAGES)
+@given(st.data(), st.sampled_from(STORED_MODES), STORAGES, STORAGES)
 def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())

@@ -16,7 +16,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.models.arrays import Array
 from tests.support.examples import examples
 from tests.support.images import (
@@ -31,7 +31,7 @@ from tests.support.images import (
     stored,
 )
 from tests.support.pools import mean_of_an_image, pooled, windows
-from tests.support.qnn_models import i8
+from tests.support.qnn_models import STORED_MODES, i8
 
 import tvm  # isort: skip
 
@@ -66,14 +66,16 @@ def holds(draw: Draw, isa: Isa, mode: Mode, operation: Operation, x: Array) -> N
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from(MODES), RUNNING, POOLS, STORAGES)
+@given(st.data(), st.sampled_from(STORED_MODES), RUNNING, POOLS, STORAGES)
 def test_windows(data: st.DataObject, mode: str, isa: Isa, name: str, storage: str) -> None:
     holds(data.draw, isa, get_mode(mode), *windows(data.draw, mode, name, storage))
 
 
 @runs_here
 @EXAMPLES
-@given(st.data(), st.sampled_from([mode for mode in MODES if "mean" in get_mode(mode).formulas]), RUNNING, STORAGES)
+@given(
+    st.data(), st.sampled_from([mode for mode in STORED_MODES if "mean" in get_mode(mode).formulas]), RUNNING, STORAGES
+)
 def test_mean_of_an_image(data: st.DataObject, mode: str, isa: Isa, storage: str) -> None:
     operation, x = mean_of_an_image(data.draw, storage)
     try:

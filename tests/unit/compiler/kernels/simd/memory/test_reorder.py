@@ -20,7 +20,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.builds.numerics import MODES, ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
@@ -36,6 +36,7 @@ from tests.support.images import (
     stored,
     with_halo,
 )
+from tests.support.qnn_models import STORED_MODES
 from tests.support.real_values import around
 
 import tvm  # isort: skip
@@ -80,7 +81,7 @@ def test_packing_and_unpacking_restore_every_channel(data: st.DataObject) -> Non
 
 
 @settings(max_examples=examples(20), deadline=None)
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(STORED_MODES))
 def test_packing_quantizes_and_unpacking_dequantizes(data: st.DataObject, mode: str) -> None:
     draw = data.draw
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())

@@ -16,10 +16,10 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONEDNN, ONNXRUNTIME, TORCH_X86, XNNPACK
+from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, TORCH_X86, XNNPACK
 from service.core.models.arrays import Array
 from service.core.target import parse_target
-from tests.support.qnn_models import Emit, compile_and_run_all, i8, module_of, u8
+from tests.support.qnn_models import STORED_MODES, Emit, compile_and_run_all, i8, module_of, u8
 from tests.support.selected import in_turns, run_selected
 
 RNG = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def check(module: tvm.IRModule, mode: str, x: Array, expected: Array) -> None:
     np.testing.assert_array_equal(compile_and_run_all(canonicalize(module, get_mode(mode)), [x])[0], expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_each_channel_of_a_layer_is_stored_with_its_own_scale(name: str, mode: str) -> None:
     whole = [oracle.run(layer(name, kind), get_mode(mode), [IMAGES])[0] for kind in of_each(OUT_TYPE)]
@@ -72,7 +72,7 @@ def test_each_channel_of_a_layer_is_stored_with_its_own_scale(name: str, mode: s
     check(layer(name, OUT_TYPE), mode, IMAGES, expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 def test_each_row_of_a_stored_tensor_is_converted_to_its_own_scale(mode: str) -> None:
     whole = [oracle.run(conversion(kind), get_mode(mode), [STORED])[0] for kind in of_each(ROWS_TYPE)]
     expected = np.stack([values[:, row] for row, values in enumerate(whole)], axis=1)
@@ -93,7 +93,7 @@ def test_formulas_without_an_expression_convert_values_of_16_bits(mode: str) -> 
     check(conversion_of_words(ROWS_TYPE), mode, stored, expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 def test_each_row_is_converted_from_its_own_scale(mode: str) -> None:
     def conversion_from(in_type: QuantizedType) -> tvm.IRModule:
         return module_of(

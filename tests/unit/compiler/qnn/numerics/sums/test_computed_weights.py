@@ -16,11 +16,11 @@ from service.compiler.qnn.batch.grow import batched
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.builds.numerics import LITERT_REFERENCE, MODES, ONNXRUNTIME, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
 from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
 from service.core.target import parse_target
-from tests.support.qnn_models import Emit, compile_and_run_all, module_of, u8
+from tests.support.qnn_models import STORED_MODES, Emit, compile_and_run_all, module_of, u8
 from tests.support.selected import in_turns, run_selected
 
 RNG = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_computed_weights_give_the_sums_of_constant_ones(name: str, kind: str, h
     np.testing.assert_array_equal(compile_and_run_all(canonicalize(computed, mode), inputs)[0], expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STORED_MODES)
 def test_every_mode_requantizes_the_sums(mode: str) -> None:
     weight_type = WEIGHT_TYPES["symmetric"]
     x, weights = operands("conv2d", weight_type)
