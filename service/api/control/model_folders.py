@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
-from service.compiler.importers.openvino.file.package import WEIGHTS_SUFFIX, is_graph
+from service.compiler.importers.openvino.file.package import GRAPH_SUFFIX, WEIGHTS_SUFFIX, is_graph
 from service.core.printable import printable
 
 _EXTERNAL_DATA = (".onnx.", ".onnx_")  # file names for an ONNX model's external data, such as model.onnx.data
@@ -71,7 +71,7 @@ def scan(paths: Sequence[Path]) -> Scan:
             result.unread[path] = _reason(path, error)
             continue
         for entry in entries:
-            if not _is_beside(entry.name):
+            if not _is_beside(entry):
                 _add(result, entry)
     return result
 
@@ -90,10 +90,12 @@ def _add(result: Scan, path: Path) -> None:
             result.files[path] = fingerprint
 
 
-def _is_beside(name: str) -> bool:
+def _is_beside(path: Path) -> bool:
     """Returns true if an entry is hidden, or contains the weights of a model file in the same folder."""
-    weights = (PARAMS_SUFFIX, WEIGHTS_SUFFIX)
-    return name.startswith(".") or name.endswith(weights) or any(each in name for each in _EXTERNAL_DATA)
+    name = path.name
+    if path.suffix == WEIGHTS_SUFFIX and path.with_suffix(GRAPH_SUFFIX).exists():
+        return True
+    return name.startswith(".") or name.endswith(PARAMS_SUFFIX) or any(each in name for each in _EXTERNAL_DATA)
 
 
 def _is_artifact(path: Path) -> bool:
