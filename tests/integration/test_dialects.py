@@ -122,6 +122,7 @@ class TestExamples:
         assert all(proof["different"] == 0 for proof in proofs)
 
 
+@pytest.mark.slow
 class TestCommands:
     def test_a_float_network_is_quantized(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.onnx", dialects.float_network())
@@ -164,6 +165,7 @@ class TestCommands:
         assert {proof["refusal"] for proof in proofs} == {"qnn.never.same: never"}
 
 
+@pytest.mark.slow
 class TestFaults:
     def test_the_error_of_a_file_names_its_line(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())

@@ -15,6 +15,7 @@ def test_there_are_notebooks() -> None:
     assert [path.name for path in NOTEBOOKS] == ["python.ipynb"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_prints_what_it_shows(path: Path, tmp_path: Path) -> None:
     notebook = json.loads(path.read_text())

@@ -17,6 +17,8 @@ from tests.support.float_networks import residual_network
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
+pytestmark = pytest.mark.slow
+
 _SHAPE = (1, 3, 16, 16)
 
 

@@ -97,7 +97,7 @@ def test_a_plan_stays_within_its_memory(config: Any, message: str, code: Path, c
         (SIMPLE | {"abi_version": 2}, "is of ABI 2 and plan 1, and this release runs ABI 1 and plan 1; compile the"),
         (changed(SIMPLE, version=2, buffers="of another form"), "is of ABI 1 and plan 2"),
         (changed(SIMPLE, barriers=[]), 'plan has a member "barriers", which this release does not know; compile the'),
-        (_signature("inputs", datatype="FP64"), 'datatype "FP64" of a tensor is not supported'),
+        (_signature("inputs", datatype="BF16"), 'datatype "BF16" of a tensor is not supported'),
     ],
 )
 def test_configs_of_other_releases_are_refused(config: Any, message: str, code: Path, constants: Path) -> None:
