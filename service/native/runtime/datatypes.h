@@ -8,7 +8,20 @@ namespace octet {
 
 // No model has tensors of the last two: kBytes is the type of pictures in requests, and kOther is any
 // unsupported type.
-enum class Datatype : uint8_t { kBool, kUint8, kUint16, kInt8, kInt16, kInt32, kInt64, kFp16, kFp32, kFp64, kBytes, kOther };
+enum class Datatype : uint8_t {
+  kBool,
+  kUint8,
+  kUint16,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFp16,
+  kFp32,
+  kFp64,
+  kBytes,
+  kOther
+};
 
 struct DatatypeFacts {
   const char* name;
