@@ -100,7 +100,7 @@ def _datatypes() -> str:
         "namespace octet {\n\n"
         "// No model has tensors of the last two: kBytes is the type of pictures in requests, and kOther is any\n"
         "// unsupported type.\n"
-        "enum class Datatype : uint8_t { " + ", ".join(_enumerators()) + " };\n\n"
+        "enum class Datatype : uint8_t {\n" + "".join(f"  {name},\n" for name in _enumerators()) + "};\n\n"
         "struct DatatypeFacts {\n"
         "  const char* name;\n"
         "  int64_t bytes;  // size of an element\n"

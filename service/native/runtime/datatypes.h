@@ -20,7 +20,7 @@ enum class Datatype : uint8_t {
   kFp32,
   kFp64,
   kBytes,
-  kOther
+  kOther,
 };
 
 struct DatatypeFacts {
