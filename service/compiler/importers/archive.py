@@ -1,4 +1,6 @@
-"""Reads zip archives that were uploaded, record by record into memory, within limits; nothing is unpacked to disk."""
+"""Reads zip archives that were uploaded, record by record into memory, within limits; nothing is unpacked to disk.
+Writes the archives of models that consist of two files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import io
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +20,17 @@ _LARGEST_DEFLATED_BYTES = 1 << 25  # the limit for one record; compressed record
 _MOST_DEFLATED_BYTES = 1 << 27  # the limit for all records together
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def pack_records(records: Mapping[str, bytes]) -> bytes:
+    """Returns an archive of records by name. It depends only on their names and bytes, so that one model has one
+    digest.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in records.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
+    return packed.getvalue()
 
 
 class Archive:

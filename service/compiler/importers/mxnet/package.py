@@ -6,12 +6,10 @@ This module does not load TVM, because the command line uses it.
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 from pathlib import Path
 
-from service.compiler.importers.archive import Archive
+from service.compiler.importers.archive import Archive, pack_records
 from service.core.errors import InvalidInput, MalformedModel
 
 SYMBOL_SUFFIX, PARAMS_SUFFIX = "-symbol.json", ".params"
@@ -42,14 +40,8 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
 
 
 def pack(symbol: bytes, params: bytes) -> bytes:
-    """Returns an archive of the two files. The archive depends only on the bytes of the files, so that one model has
-    one digest.
-    """
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in ((f"model{SYMBOL_SUFFIX}", symbol), (f"model-0000{PARAMS_SUFFIX}", params)):
-            archive.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
-    return packed.getvalue()
+    """Returns an archive of the two files."""
+    return pack_records({f"model{SYMBOL_SUFFIX}": symbol, f"model-0000{PARAMS_SUFFIX}": params})
 
 
 def is_symbol(path: Path) -> bool:

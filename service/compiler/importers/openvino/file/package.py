@@ -5,11 +5,9 @@ This module does not load TVM, because the command line uses it.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
-from service.compiler.importers.archive import Archive
+from service.compiler.importers.archive import Archive, pack_records
 from service.core.errors import InvalidInput, MalformedModel
 
 GRAPH_SUFFIX, WEIGHTS_SUFFIX = ".xml", ".bin"
@@ -38,14 +36,8 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
 
 
 def pack(graph: bytes, weights: bytes) -> bytes:
-    """Returns an archive of the two files. The archive depends only on the bytes of the files, so that one model has
-    one digest.
-    """
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in ((f"model{GRAPH_SUFFIX}", graph), (f"model{WEIGHTS_SUFFIX}", weights)):
-            archive.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
-    return packed.getvalue()
+    """Returns an archive of the two files."""
+    return pack_records({f"model{GRAPH_SUFFIX}": graph, f"model{WEIGHTS_SUFFIX}": weights})
 
 
 def is_graph(path: Path) -> bool:
