@@ -86,7 +86,7 @@ class Node(base.Node):
         return numbers[0], numbers[-1]
 
     def each(self, value: Any, count: int, least: int) -> list[int]:
-        """Returns a number for each of `count` dimensions. One number stands for all of them."""
+        """Returns a number for each of `count` dimensions. One number applies to all of them."""
         items = value if isinstance(value, list | tuple) else [value]
         if len(items) not in (1, count):
             self.unsupported(f"needs one number, or {count} of them")

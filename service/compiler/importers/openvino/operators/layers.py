@@ -203,7 +203,7 @@ def matmul(node: Node) -> list[Value]:
             made = _integer_product(node, x, w, transposed=turns[1])
         if made is not None:
             return [made]
-    operands = [_turned(node, node.real(index), turn) for index, turn in enumerate(turns)]
+    operands = [_transpose_matrix(node, node.real(index), turn) for index, turn in enumerate(turns)]
     return node.standard("MatMul", *operands)
 
 
@@ -240,7 +240,7 @@ def _integer_product(node: Node, x: Stored, w: Stored, *, transposed: bool) -> V
     return node.emit(dequantized_sums(node, sums, scale, _UNITS))
 
 
-def _turned(node: Node, x: Value, turn: bool) -> Value:
+def _transpose_matrix(node: Node, x: Value, turn: bool) -> Value:
     rank = len(node.extents(x))
     if not turn or rank < 2:
         return x

@@ -87,7 +87,7 @@ def slice_(node: Node) -> list[Value]:
 
 
 def strided_slice(node: Node) -> list[Value]:
-    """`StridedSlice`, with masks of axes that are whole, new, removed, or stand for all others."""
+    """`StridedSlice`, with masks of axes that are whole, new or removed, and of an ellipsis."""
     node.count(3, 4)
     shape = node.shape(0)
     starts, stops = node.integers(1), node.integers(2)

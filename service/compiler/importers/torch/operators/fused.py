@@ -90,7 +90,7 @@ def _transposed(positions: int) -> Callable[..., Value]:
 
 
 def _spread(node: Node, value: Any, count: int) -> list[int]:
-    """Returns a number for each dimension. One number stands for all of them."""
+    """Returns a number for each dimension. One number applies to all of them."""
     items = node.sizes(value)
     return items * count if len(items) == 1 else items
 
