@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -24,32 +26,33 @@ _REFUSED = "LiteRT does not run it"
 def rate_all(files: Sequence[Path]) -> None:
     """Prints every file whose results are not alike, and then the rate of each mode."""
     counts: dict[str, Counter[str]] = {LITERT_REFERENCE: Counter(), XNNPACK: Counter()}
-    for file in files:
-        for mode, count in counts.items():
-            verdict = _in_child(file, mode)
-            count[verdict.split(":")[0]] += 1
-            if verdict not in ("equal", "close", _REFUSED):
-                print(f"{file.name}, {mode}: {verdict}", flush=True)
+    for file, mode, verdict in _verdicts(files, list(counts)):
+        counts[mode][verdict.split(":")[0]] += 1
+        if verdict not in ("equal", "close", _REFUSED):
+            print(f"{file.name}, {mode}: {verdict}", flush=True)
     for mode, count in counts.items():
         run = sum(count.values()) - count[_REFUSED]
         print(f"{mode}: {count['equal']} equal and {count['close']} close of {run} files that LiteRT runs")
 
 
-def _in_child(file: Path, mode: str) -> str:
-    """Returns the verdict on a file from a forked process, because LiteRT ends the process for some files."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(writer, _verdict(file.read_bytes(), mode).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as result:
-        verdict = result.read()
-    os.waitpid(child, 0)
-    return verdict or _REFUSED
+def _verdicts(files: Sequence[Path], modes: Sequence[str]) -> Iterator[tuple[Path, str, str]]:
+    """Yields every file, mode and verdict, from another process, because LiteRT ends its process for some files."""
+    remaining = [(file, mode) for file in files for mode in modes]
+    while remaining:
+        with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as child:
+            try:
+                while remaining:
+                    file, mode = remaining[0]
+                    verdict = child.submit(_verdict, file, mode).result()
+                    remaining.pop(0)
+                    yield file, mode, verdict
+            except BrokenProcessPool:
+                remaining.pop(0)
+                yield file, mode, _REFUSED
 
 
-def _verdict(data: bytes, mode: str) -> str:
+def _verdict(file: Path, mode: str) -> str:
+    data = file.read_bytes()
     try:
         inputs, expected = _run(data, is_reference=mode == LITERT_REFERENCE)
     except (RuntimeError, ValueError):
