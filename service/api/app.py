@@ -26,6 +26,7 @@ from service.api.control.routes import (
     quarantine,
     saturation,
     targets,
+    tokenizers,
     workers,
 )
 from service.api.oip import repository_routes
@@ -70,6 +71,7 @@ def control_plane() -> FastAPI:
         quantizations,
         deletion,
         aliases,
+        tokenizers,
         builds,
         artifacts,
         quarantine,

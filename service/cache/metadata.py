@@ -18,4 +18,4 @@ def metadata_of(layout: OciLayout, artifact: Digest) -> ModelMetadata:
         InvalidInput: the facts do not have the form that the compiler writes.
     """
     facts = layout.attached(artifact, Report.FACTS)
-    return ModelMetadata.from_json(json.loads(facts).get("metadata", {})) if facts else NOTHING
+    return ModelMetadata.from_file(json.loads(facts)) if facts else NOTHING

@@ -141,6 +141,18 @@ class ModelStore:
         with self._database.read() as connection:
             return {Digest(row.source): row.size_bytes for row in connection.execute(query)}
 
+    @repeated
+    def tokenizer_sizes(self, tenant: str = "") -> dict[Digest, int]:
+        """Returns the size in bytes of each tokenizer that a version of a tenant, or of any tenant, has. The garbage
+        collector must not delete these files.
+        """
+        query = sa.select(model_versions.c.metadata).where(model_versions.c.metadata.contains('"tokenizer"'))
+        if tenant:
+            query = query.where(model_versions.c.name.startswith(prefix_of(tenant), autoescape=True))
+        with self._database.read() as connection:
+            texts = [ModelMetadata.from_text(text).text for text in connection.execute(query).scalars()]
+        return {text.tokenizer: text.tokenizer_bytes for text in texts if text.tokenizer is not None}
+
     @repeated_if_undone
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         """Deletes a model, or one version of it, and its requests of builds, in one transaction.

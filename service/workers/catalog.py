@@ -24,6 +24,7 @@ from service.core.artifacts.artifact import (
     SOURCE_ANNOTATION,
     SOURCE_MEDIA_TYPE,
     TARGET_ANNOTATION,
+    TOKENIZER_MEDIA_TYPE,
     Report,
     model_annotation,
     model_annotation_name,
@@ -92,13 +93,19 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
     layout.rewrite(forget)
     if version.metadata:
         text = layout.put_blob_descriptor(METADATA_MEDIA_TYPE, version.metadata.to_text().encode())
-        empty = layout.put_blob_descriptor(EMPTY_MEDIA_TYPE, b"{}")
+        processing = version.metadata.text
+        # The tokenizer is the manifest's config and not a second layer, because the previous release expects one layer.
+        config = (
+            Descriptor(TOKENIZER_MEDIA_TYPE, processing.tokenizer, processing.tokenizer_bytes)
+            if processing.tokenizer
+            else layout.put_blob_descriptor(EMPTY_MEDIA_TYPE, b"{}")
+        )
 
         def current_annotation() -> dict[str, str]:
             current = models.version(version.name, version.number)
             return model_annotation(current.name, current.number, current.created_at)
 
-        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (text,)), current_annotation)
+        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, config, (text,)), current_annotation)
 
 
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:

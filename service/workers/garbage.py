@@ -94,5 +94,6 @@ def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
     later is new enough to be kept.
     """
     yield from models.sources()
+    yield from models.tokenizer_sizes()
     yield from builds.artifacts()
     yield from builds.calibration_sets()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from service.cache import OciLayout
@@ -59,6 +60,7 @@ class Tables:
         self.weights: dict[Digest, Weight] = {}
         self.metadata_by_version: dict[tuple[str, int], ModelMetadata] = {}
         self.files_say: dict[Digest, ModelMetadata] = {}
+        self.tokenizers: dict[Digest, Path] = {}
         self.queries = 0
         self.loads: list[Digest] = []
         self._versions: dict[str, int] = {}
@@ -151,6 +153,11 @@ class Tables:
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         return self.files_say.get(artifact, NOTHING)
+
+    def tokenizer(self, digest: Digest) -> Path:
+        if digest not in self.tokenizers:
+            raise NotFound(f"{digest} is not stored")
+        return self.tokenizers[digest]
 
     def hold(self, files: Collection[Digest]) -> None:
         self.held = set(files)

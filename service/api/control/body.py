@@ -37,25 +37,27 @@ async def receive_blob(
     expected: Digest | None = None,
     head_bytes: int = 64,
     check_head: Callable[[bytes], object] = lambda head: None,
+    limit_hint: str | None = "OCTET_MAX_UPLOAD_BYTES raises the limit",
 ) -> Received:
     """Stores the body of `request`: a raw file, or the only file of a multipart form.
 
     Args:
         check_head: called with the first `head_bytes` (fewer if the body is shorter) before the rest is read. An
             exception that it raises ends the upload.
+        limit_hint: the hint of the error for a body that is too large.
 
     Raises:
         TooLarge: the body is larger than the limit, according to its declared length or to the bytes that arrived.
         DigestMismatch: the body does not hash to `expected`.
         InvalidInput: the body is empty, or a malformed form.
     """
-    _check_declared_length(request, limit_bytes)
+    _check_declared_length(request, limit_bytes, limit_hint)
     head, pending, size_bytes = b"", bytearray(), 0
     with blobs.writer() as writer:
         async for chunk in _content(request):
             size_bytes += len(chunk)
             if size_bytes > limit_bytes:
-                raise _too_large(limit_bytes)
+                raise _too_large(limit_bytes, limit_hint)
             pending += chunk
             if not head and len(pending) >= head_bytes:
                 head = bytes(pending[:head_bytes])
@@ -110,15 +112,15 @@ def has_body(request: Request) -> bool:
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
-def _check_declared_length(request: Request, limit_bytes: int) -> None:
+def _check_declared_length(request: Request, limit_bytes: int, hint: str | None) -> None:
     slack_bytes = _FORM_BYTES if multipart.is_form(request.headers.get("content-type", "")) else 0
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit_bytes + slack_bytes:
-        raise _too_large(limit_bytes)
+        raise _too_large(limit_bytes, hint)
 
 
-def _too_large(limit_bytes: int) -> TooLarge:
-    return TooLarge(f"the body is larger than {limit_bytes} bytes", hint="OCTET_MAX_UPLOAD_BYTES raises the limit")
+def _too_large(limit_bytes: int, hint: str | None) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit_bytes} bytes", hint=hint)
 
 
 def _content(request: Request) -> AsyncIterator[bytes]:

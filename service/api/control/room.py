@@ -45,10 +45,10 @@ def check_source(services: Services, source: Digest) -> None:
 
 
 def files_of(services: Services, tenant: str) -> dict[Digest, int]:
-    """Returns the sizes, by digest, of the files that a tenant uses: its model files, and the calibration sets and
-    results of its quantizations. Files that are no longer stored are left out.
+    """Returns the sizes, by digest, of the files that a tenant uses: its model files and tokenizers, and the
+    calibration sets and results of its quantizations. Files that are no longer stored are left out.
     """
-    found = services.models.file_sizes(tenant)
+    found = services.models.file_sizes(tenant) | services.models.tokenizer_sizes(tenant)
     for build in services.builds.quantizations_of(tenant):
         options = quantization_of(build.options)
         with suppress(NotFound, CorruptBlob, InvalidInput):  # a lost file takes no space

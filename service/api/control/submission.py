@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from types import MappingProxyType
 from typing import Any
@@ -41,11 +42,24 @@ def add_version(services: Services, name: str, source: Digest, format: str, size
 
 
 def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
-    """Updates a version's metadata in the database and in the index. Raises `NotFound`."""
+    """Updates a version's metadata in the database and in the index.
+
+    Raises:
+        NotFound: the version or the file of the tokenizer does not exist.
+        TenantFull: the tokenizer would exceed the tenant's quota.
+    """
+    if metadata.text.tokenizer is not None:
+        metadata = _with_tokenizer_size(services, name, metadata, metadata.text.tokenizer)
     version = services.models.describe(name, number, metadata)
     record_metadata(services.layout, services.models, version)
     services.audit.note("describe", model=name, version=number, members=sorted(metadata.to_json()))
     return version
+
+
+def _with_tokenizer_size(services: Services, name: str, metadata: ModelMetadata, tokenizer: Digest) -> ModelMetadata:
+    size_bytes = services.layout.blobs.renew(tokenizer)  # protects the file from garbage collection until it is used
+    check_room(services, owner_of(name), tokenizer, size_bytes)
+    return replace(metadata, text=replace(metadata.text, tokenizer_bytes=size_bytes))
 
 
 def resolve_target(services: Services, name: str) -> Target:

@@ -24,7 +24,7 @@ RETRY_AFTER_S = 1  # builds take seconds
 
 
 def version(of: ModelVersion, status: VersionStatus, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
-    known = of.metadata.over(ModelMetadata.from_json((facts or {}).get("metadata", {})))
+    known = of.metadata.over(ModelMetadata.from_file(facts or {}))
     return wire.ModelVersion(
         name=of.name,
         version=of.number,

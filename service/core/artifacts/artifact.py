@@ -28,6 +28,7 @@ SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
 METADATA_MEDIA_TYPE = (
     "application/vnd.octet.metadata.v1+json"  # the metadata of a model version; see `core.models.metadata`
 )
+TOKENIZER_MEDIA_TYPE = "application/vnd.octet.tokenizer.v1+json"  # see `core.models.text`
 
 ARCHIVE_FORMAT = "artifact"  # the format of a model version that was pushed as a tar archive of an artifact
 

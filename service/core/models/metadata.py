@@ -1,16 +1,20 @@
-"""Metadata of a model: the names of its classes, and the preprocessing that converts a picture to its input."""
+"""Metadata of a model: its task, the names of its classes, and the processing that converts a picture or a text to its
+inputs.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from service.core.errors import InvalidInput
+from service.core.models.task import Activation, Task
+from service.core.models.text import NO_TEXT, TextProcessing
 
 MAX_LABELS = 100_000
 MAX_LABELS_CHARACTERS = 2 << 20  # the limit for all labels together
@@ -40,6 +44,9 @@ class ModelMetadata:
             (pixel / 255 - mean) / std, the convention of torchvision's `Normalize`.
         resize: how pictures are resized.
         layout: the order of the axes, for inputs whose shape does not determine it.
+        task: the task of the model, which determines the form of its results.
+        activation: the function that converts the outputs of a classifier to scores.
+        text: the processing of text, for models of text.
     """
 
     labels: tuple[str, ...] = ()
@@ -47,6 +54,9 @@ class ModelMetadata:
     std: tuple[float, ...] = ()
     resize: Resize | None = None
     layout: Layout | None = None
+    task: Task | None = None
+    activation: Activation | None = None
+    text: TextProcessing = NO_TEXT
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` if a member has an invalid value."""
@@ -72,7 +82,7 @@ class ModelMetadata:
             f"{len(self.labels)} label{'s' if len(self.labels) > 1 else ''}" if self.labels else "",
             f"mean {_comma_separated(self.mean)}" if self.mean else "",
             f"std {_comma_separated(self.std)}" if self.std else "",
-            *(str(each) for each in (self.resize, self.layout) if each),
+            *(str(each) for each in (self.resize, self.layout, self.task, self.activation, self.text) if each),
         ]
         return ", ".join(filter(None, parts))
 
@@ -81,11 +91,23 @@ class ModelMetadata:
         """True if a mean or a standard deviation is set."""
         return bool(self.mean or self.std)
 
+    @property
+    def of_pictures(self) -> ModelMetadata:
+        """Only the members that define how a picture becomes an input."""
+        return ModelMetadata(mean=self.mean, std=self.std, resize=self.resize, layout=self.layout)
+
     def over(self, other: ModelMetadata) -> ModelMetadata:
         """Returns this metadata with missing members taken from `other`. `mean` and `std` are taken together."""
         mean, std = (self.mean, self.std) if self.is_normalized else (other.mean, other.std)
         return ModelMetadata(
-            self.labels or other.labels, mean, std, self.resize or other.resize, self.layout or other.layout
+            self.labels or other.labels,
+            mean,
+            std,
+            self.resize or other.resize,
+            self.layout or other.layout,
+            self.task or other.task,
+            self.activation or other.activation,
+            self.text.over(other.text),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -96,6 +118,9 @@ class ModelMetadata:
             "std": list(self.std),
             "resize": self.resize,
             "layout": self.layout,
+            "task": self.task,
+            "activation": self.activation,
+            "text": self.text.to_json(),
         }
         return {name: value for name, value in members.items() if value}
 
@@ -111,16 +136,23 @@ class ModelMetadata:
             if not all(isinstance(label, str) for label in labels):
                 raise ValueError("a label is not a string")
             mean, std = (tuple(map(float, members.get(name, ()))) for name in ("mean", "std"))
-            resize, layout = members.get("resize"), members.get("layout")
-            return ModelMetadata(
-                tuple(labels),
-                mean,
-                std,
-                None if resize is None else Resize(resize),
-                None if layout is None else Layout(layout),
-            )
+            enums = {name: (of, members.get(name)) for name, of in _ENUMS.items()}
+            chosen: dict[str, Any] = {name: of(value) for name, (of, value) in enums.items() if value is not None}
+            text = TextProcessing.from_json(members.get("text") or {})
+            return ModelMetadata(tuple(labels), mean, std, **chosen, text=text)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidInput(f"a model's metadata is not well formed: {error}") from error
+
+    @staticmethod
+    def from_file(facts: Mapping[str, Any]) -> ModelMetadata:
+        """Returns the metadata in the facts of a model file. A digest of a tokenizer is left out, because a file could
+        contain the digest of any file in the store, such as that of another tenant.
+
+        Raises:
+            InvalidInput: the facts do not have the form that the compiler writes.
+        """
+        found = ModelMetadata.from_json(facts.get("metadata") or {})
+        return replace(found, text=found.text.without_tokenizer())
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -154,3 +186,4 @@ def _comma_separated(values: Sequence[float]) -> str:
 
 
 NOTHING = ModelMetadata()
+_ENUMS: Mapping[str, type[StrEnum]] = {"resize": Resize, "layout": Layout, "task": Task, "activation": Activation}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from service import __version__
@@ -109,10 +110,19 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
     }
 
 
-def describe(metadata: ModelMetadata) -> Members:
-    """Returns the order with the metadata of a loaded model."""
+def describe(metadata: ModelMetadata, tokenizer: Path | None = None) -> Members:
+    """Returns the order with the metadata of a loaded model.
+
+    Args:
+        tokenizer: the file of the tokenizer in the metadata; None without a tokenizer, or if its file is lost.
+    """
     known = metadata.to_json()
-    return {"type": "describe", "labels": list(metadata.labels), **({"parameters": known} if known else {})}
+    return {
+        "type": "describe",
+        "labels": list(metadata.labels),
+        **({"parameters": known} if known else {}),
+        **({"tokenizer": str(tokenizer)} if tokenizer else {}),
+    }
 
 
 def unload(key: int) -> Members:

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
@@ -118,6 +119,10 @@ class StoredArtifacts:
         `service.cache.metadata.metadata_of`.
         """
         return metadata_of(self.layout, artifact)
+
+    def tokenizer(self, digest: Digest) -> Path:
+        """Returns the file of a tokenizer. Raises `CorruptBlob`, `NotFound`."""
+        return self.layout.blobs.path(digest)
 
     def weigh(self, artifact: Digest) -> Weight:
         """Returns the memory that an instance needs: the mapped files and the arena. For a GPU, this is the GPU memory

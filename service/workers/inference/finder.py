@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from service.core.builds.build import Build
 from service.core.digest import Digest
@@ -134,20 +135,20 @@ class Finder:
                 )
             served = await self._loader.load(build, identity, beside)
             with served.hold():  # the model must not be unloaded to make room for another
-                self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
+                self._loader.describe(served, *await asyncio.to_thread(self._metadata, identity))
             # a user unloaded the model while it was being loaded
             if self.is_unloaded(identity.model, identity.version):
                 self._loader.unload(served)
             elif self._loader.holds(served):  # false if the model was unloaded in the meantime
                 return served
 
-    def _metadata(self, identity: Identity) -> ModelMetadata:
-        """Returns the metadata of a version: the members that a user has set, and the remaining ones from the model's
-        file.
+    def _metadata(self, identity: Identity) -> tuple[ModelMetadata, Path | None]:
+        """Returns the metadata of a version, which consists of the members that a user has set and the remaining ones
+        from the model's file; and the file of its tokenizer.
         """
-        return self._tables.models.metadata(identity.model, identity.version).over(
-            self._loader.file_metadata(identity.artifact)
-        )
+        stored = self._tables.models.metadata(identity.model, identity.version)
+        metadata = stored.over(self._loader.file_metadata(identity.artifact))
+        return metadata, self._loader.tokenizer(metadata)
 
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
         return self._tables.candidates(model, version, self._loader.is_usable)

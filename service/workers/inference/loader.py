@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 
 from service.core.builds.build import Build
@@ -149,11 +150,33 @@ class Loader:
         self._failures.forget(artifact)
         self._artifacts.forgive(artifact)
 
-    def describe(self, served: Served, metadata: ModelMetadata) -> None:
-        """Sets the metadata of a loaded model."""
-        if served.metadata != metadata:
-            served.metadata = metadata
-            self._plane.describe(served.key, orders.describe(metadata))
+    def tokenizer(self, metadata: ModelMetadata) -> Path | None:
+        """Returns the file of the tokenizer, or None without a tokenizer. May fetch a file. Returns None also if the
+        file is damaged or lost, because the model can still be called with tensors.
+        """
+        if metadata.text.tokenizer is None:
+            return None
+        try:
+            return self._artifacts.tokenizer(metadata.text.tokenizer)
+        except OctetError as error:
+            _logger.error("cannot read a tokenizer: %s", error)
+            return None
+
+    def describe(self, served: Served, metadata: ModelMetadata, tokenizer: Path | None = None) -> None:
+        """Sets the metadata of a loaded model.
+
+        Args:
+            tokenizer: the file that the method `tokenizer` returned for `metadata`.
+        """
+        if (served.metadata, served.tokenizer) != (metadata, tokenizer):
+            served.metadata, served.tokenizer = metadata, tokenizer
+            self._plane.describe(served.key, orders.describe(metadata, tokenizer))
+            self._hold_files()
+
+    def _hold_files(self) -> None:
+        """Keeps the files that loaded models use from being evicted from this machine."""
+        tokenizers = {served.metadata.text.tokenizer for served in self.in_memory()}
+        self._artifacts.hold({*self._memory.mapped, *filter(None, tokenizers)})
 
     def lost(self, present: Collection[int]) -> list[Served]:
         """Removes the models that are no longer loaded, and returns them. `present` contains the keys of those that
@@ -194,10 +217,10 @@ class Loader:
             if failure is error:
                 raise
             raise failure from error
-        self._artifacts.hold(self._memory.mapped)
         self._failures.forget(identity.artifact)
         self._receipts[served] = receipt
         self.loaded[served.identity] = served
+        self._hold_files()
         return served
 
     async def _start(self, identity: Identity) -> Served:
@@ -298,7 +321,7 @@ class Loader:
         if all(served.identity.artifact != each.artifact for each in self.loaded):
             self._metadata.pop(served.identity.artifact, None)
         del self._leaving[served]
-        self._artifacts.hold(self._memory.mapped)
+        self._hold_files()
 
     def _is_good(self, artifact: Digest) -> bool:
         """Returns true if this size of a model can be loaded. If it cannot, the other sizes may still be loaded."""

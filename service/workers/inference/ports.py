@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from service.core.builds.build import Build, BuildState
@@ -98,6 +99,11 @@ class Artifacts(Protocol):
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         """Returns the metadata of the file that the artifact was built from. Raises `CorruptBlob`, `NotFound`."""
+
+    def tokenizer(self, digest: Digest) -> Path:
+        """Returns the file of a tokenizer, fetching it first if it is not on this machine. Raises `CorruptBlob`,
+        `NotFound`.
+        """
 
     def forgive(self, artifact: Digest) -> None:
         """Deletes the record of earlier crashes of an artifact."""

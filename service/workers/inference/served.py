@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 from service.core.models.metadata import NOTHING, ModelMetadata
@@ -21,6 +22,7 @@ class Served:
         identity: the model, version and artifacts that are loaded.
         signature: the model's inputs and outputs.
         metadata: the labels and the preprocessing that the registry read last.
+        tokenizer: the file of the tokenizer in `metadata`, if it has one and the file is not lost.
         admitted: the number of the model's requests that occupy a slot, according to the data plane's last report.
         queued: how many of these requests wait for a thread.
         is_lost: true if the data plane in which it was loaded has ended.
@@ -29,6 +31,7 @@ class Served:
     def __init__(self, key: int, identity: Identity, signature: ModelSignature) -> None:
         self.key, self.identity, self.signature = key, identity, signature
         self.metadata: ModelMetadata = NOTHING
+        self.tokenizer: Path | None = None
         self.admitted = self.queued = 0
         self.used_s = monotonic()  # the time of the last request
         self.is_lost = False

@@ -24,6 +24,7 @@ from service.core.digest import Digest
 from service.core.errors import Conflict, NotFound
 from service.core.models.metadata import ModelMetadata
 from service.core.models.model import Deleted, ModelVersion
+from service.core.models.text import TextProcessing
 from service.db import AliasStore, BuildStore, Database, ModelStore
 from service.workers.catalog import (
     Restored,
@@ -140,6 +141,18 @@ def test_metadata_that_a_killed_process_did_not_record_is_recorded(service: Serv
     service.lose_the_database()
     synchronize(service.layout, service.builds, service.models, service.aliases)
     assert service.models.version("a", 1).metadata == SAID
+
+
+def test_the_index_keeps_the_tokenizer_of_a_version(service: Service) -> None:
+    record_version(service.layout, service.models, service.push("a"))
+    tokenizer = service.layout.blobs.put_bytes(b'{"model": 1}')
+    described = ModelMetadata(text=TextProcessing(tokenizer, 12))
+    record_metadata(service.layout, service.models, service.models.describe("a", 1, described))
+    service.layout.collect_garbage(min_age_s=0)
+    service.lose_the_database()
+    synchronize(service.layout, service.builds, service.models, service.aliases)
+    assert service.models.version("a", 1).metadata == described
+    assert service.layout.blobs.read(tokenizer) == b'{"model": 1}'
 
 
 def test_the_metadata_of_a_version_is_deleted_with_it(service: Service) -> None:

@@ -14,7 +14,7 @@ from service.api.access.tenants import tenant
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
-from service.api.control.room import check_room
+from service.api.control.room import check_room, check_source
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.compiler.importers.detect import detect_format, format_of
@@ -193,8 +193,11 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
 def describe_version(
     name: wire.PathName, version: wire.PathVersion, metadata: wire.Metadata, services: ServicesOf
 ) -> wire.ModelVersion:
-    """Sets labels and preprocessing. Members that the body leaves out keep their values."""
-    submission.describe(services, name, version, ModelMetadata.from_json(metadata.model_dump(exclude_none=True)))
+    """Sets the labels, the task and the preprocessing. Members that the body leaves out keep their values."""
+    described = ModelMetadata.from_json(metadata.model_dump(exclude_none=True))
+    if described.text.tokenizer is not None:
+        check_source(services, described.text.tokenizer)
+    submission.describe(services, name, version, described)
     return get_version(name, version, services)
 
 

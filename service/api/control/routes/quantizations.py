@@ -221,7 +221,7 @@ async def quantize(
                 digest
             )  # protects the calibration set from garbage collection until the build uses it
             check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
-        metadata = replace(found.metadata.over(_file_preprocessing(services, found)), labels=())
+        metadata = found.metadata.over(_file_preprocessing(services, found)).of_pictures
         full_options = replace(options, metadata=metadata, data=digest)
         build = submission.request_quantization(services, found, resolved, full_options, shapes)
         services.audit.note("quantize", model=name, version=found.number, data=digest, build=build.id)
@@ -290,7 +290,7 @@ def _float_version(services: Services, name: str, number: int | None) -> ModelVe
 def _file_preprocessing(services: Services, version: ModelVersion) -> ModelMetadata:
     """Returns the preprocessing of pictures that the model file itself defines."""
     facts: dict[str, Any] = models.facts_of(services, version.name, version.number).get(version.number) or {}
-    return ModelMetadata.from_json(facts.get("metadata") or {})
+    return ModelMetadata.from_file(facts)
 
 
 def _check_head(head: bytes) -> None:

@@ -3,7 +3,7 @@ schemas.
 """
 
 from service.api.control.wire.aliases import Alias, Aliases, Canary, Promotion, Rollback
-from service.api.control.wire.base import Wire
+from service.api.control.wire.base import DIGEST_PATTERN, Wire
 from service.api.control.wire.builds import (
     AskedBy,
     Build,
@@ -29,7 +29,6 @@ from service.api.control.wire.matrix import Comparison, Different, Matrix, Matri
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
-    DIGEST_PATTERN,
     PathAlias,
     PathBuild,
     PathDigest,

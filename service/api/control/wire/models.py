@@ -34,7 +34,7 @@ class ModelVersion(Wire):
     )
     facts: Facts | None = Field(None, description="Facts about the file, once a build of it has succeeded.")
     metadata: Metadata | None = Field(
-        None, description="Labels and preprocessing: those that were set, or else those from the file."
+        None, description="Labels, task and preprocessing: those that were set, or else those from the file."
     )
 
 

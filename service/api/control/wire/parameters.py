@@ -8,11 +8,11 @@ from fastapi import Path, Query
 from pydantic import AfterValidator
 
 from service.api.access.tenants import qualified
+from service.api.control.wire.base import DIGEST_PATTERN
 from service.api.control.wire.builds import ACCEPT_DESCRIPTION
 from service.core.models.alias import ALIAS_PATTERN, STABLE
 from service.core.models.model import NAME_PATTERN
 
-DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 DEFAULT_ALIAS = STABLE
 
 PathName = Annotated[

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from service.api.control.wire.base import Wire
+from service.api.control.wire.base import DIGEST_PATTERN, Wire
 from service.core.models.metadata import MAX_LABELS, Layout, Resize
+from service.core.models.task import Activation, Task
+from service.core.models.text import MAX_TOKENS, Pooling, Side, TokenInput
 
 
 class Blob(Wire):
@@ -57,8 +59,42 @@ class Scheme(Wire):
     symmetric: bool
 
 
+class TextProcessing(Wire):
+    """The processing of text before and after the model. A member that is left out keeps its value."""
+
+    tokenizer: str | None = Field(
+        None,
+        pattern=DIGEST_PATTERN,
+        description="The digest of the tokenizer: the file `tokenizer.json` of the package `tokenizers`, which "
+        "`PUT …/tokenizer` stores.",
+    )
+    tokenizer_bytes: int | None = Field(None, description="The size of the tokenizer. Requests need not set it.")
+    max_length: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="The maximum number of tokens; longer texts are truncated."
+    )
+    padding_side: Side | None = Field(None, description="The end at which padding is added; `right` by default.")
+    pad_id: int | None = Field(None, ge=0, description="The token id of padding; 0 by default.")
+    inputs: dict[str, TokenInput] | None = Field(
+        None,
+        max_length=64,
+        description="The data of each input, by its name. Needed only for inputs whose names differ from `input_ids`, "
+        "`attention_mask`, `token_type_ids` and `position_ids`.",
+    )
+    output: str | None = Field(None, description="The output that contains the result; the first one by default.")
+    pooling: Pooling | None = Field(
+        None, description="How the vectors of the tokens become one vector, if the output has one for each token."
+    )
+    normalize: bool | None = Field(None, description="Whether each vector is divided by its Euclidean norm.")
+    prompts: dict[str, str] | None = Field(
+        None, max_length=64, description="The texts to put before a text, by the name of their purpose: `query`."
+    )
+    default_prompt: str | None = Field(None, description="The prompt that is used if a request names none.")
+    strips: bool | None = Field(None, description="Whether white space around a text is removed.")
+    lowercases: bool | None = Field(None, description="Whether a text is converted to lower case.")
+
+
 class Metadata(Wire):
-    """Labels and preprocessing. A member that is left out keeps its value, or the one from the model file."""
+    """Labels, task and preprocessing. A member that is left out keeps its value, or the one from the model file."""
 
     labels: list[str] = Field([], max_length=MAX_LABELS, description="The names of the classes, from class 0.")
     mean: list[float] = Field(
@@ -78,6 +114,11 @@ class Metadata(Wire):
         "the aspect ratio.",
     )
     layout: Layout | None = Field(None, description="The layout of the picture input, if its shape does not show it.")
+    task: Task | None = Field(None, description="The task, which determines the form of results.")
+    activation: Activation | None = Field(
+        None, description="The function that converts the outputs of a classifier to scores."
+    )
+    text: TextProcessing | None = Field(None, description="The processing of text, for models of text.")
 
 
 class FloatGroup(Wire):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from service.core.digest import digest_of
 from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize, parse_numbers
+from service.core.models.task import Activation, Task
+from service.core.models.text import Pooling, TextProcessing
 
-ALL = ModelMetadata(("cat", "dög"), (0.5, 0.4, 0.3), (0.1,), Resize.CROP, Layout.NCHW)
+TEXT = TextProcessing(digest_of(b"{}"), 2, max_length=256, pooling=Pooling.MEAN)
+PICTURE = ModelMetadata(mean=(0.5, 0.4, 0.3), std=(0.1,), resize=Resize.CROP, layout=Layout.NCHW)
+ALL = replace(PICTURE, labels=("cat", "dög"), task=Task.EMBED, activation=Activation.SOFTMAX, text=TEXT)
 
 
 @pytest.mark.parametrize("metadata", [ALL, NOTHING, ModelMetadata(("cat",)), ModelMetadata(mean=(0.0,))])
@@ -25,7 +31,8 @@ def test_empty_metadata_is_an_empty_text() -> None:
 
 
 def test_missing_members_are_taken_from_the_other() -> None:
-    assert ModelMetadata(("a",)).over(ALL) == ModelMetadata(("a",), ALL.mean, ALL.std, ALL.resize, ALL.layout)
+    assert ModelMetadata(("a",)).over(ALL) == replace(ALL, labels=("a",))
+    assert ModelMetadata(text=TextProcessing(max_length=5)).over(ALL) == replace(ALL, text=replace(TEXT, max_length=5))
     assert NOTHING.over(ALL) == ALL.over(NOTHING) == ALL
 
 
@@ -48,11 +55,25 @@ def test_a_mean_is_never_mixed_with_the_standard_deviation_of_another() -> None:
         {"labels": ["x" * 3_000_000]},
         {"resize": "magnify"},
         {"layout": "nwhc"},
+        {"task": "chat"},
+        {"activation": "relu"},
+        {"text": {"pooling": "median"}},
+        {"text": [1]},
     ],
 )
 def test_invalid_metadata_is_refused(members: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         ModelMetadata.from_json(members)
+
+
+def test_the_members_of_pictures_are_selected() -> None:
+    assert ALL.of_pictures == PICTURE
+
+
+def test_a_file_cannot_name_a_stored_tokenizer() -> None:
+    found = ModelMetadata.from_file({"metadata": ALL.to_json()})
+    assert found == replace(ALL, text=TextProcessing(max_length=256, pooling=Pooling.MEAN))
+    assert ModelMetadata.from_file({}) == NOTHING
 
 
 def test_numbers_are_separated_by_commas() -> None:
