@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from octet._work import Stages, TemporaryFolder
 from octet.models import Model, load_from
 from service.core.builds.dialects import added
+from service.core.builds.fixed import check_fixed, with_fixed
 from service.core.builds.options import parse_open_shapes, with_acceptance, with_sizes
 from service.core.settings import load_settings
 from service.core.verification.agreement import is_different
@@ -23,6 +24,7 @@ def compile(
     numerics: str | None = None,
     batch: int = 1,
     input_shape: str = "",
+    fix: Mapping[str, float | Sequence[float]] | None = None,
     member: str = "",
     signature: str = "",
     accept_differences: bool = False,
@@ -42,6 +44,8 @@ def compile(
         batch: the number of samples in a call.
         input_shape: the shapes of inputs whose shapes the file leaves open, as `octet compile --input-shape` takes
             them: `x=1,3,224,224`, or `1x[16,32,64]` for several sizes.
+        fix: the values of inputs that become constants, by name, such as `{"sr": 16000}`: a number, which fills an
+            input of any shape, or a sequence of all elements. Calls then do not pass these inputs.
         member: the model in a bundle of TFLite models (.task or .litertlm); by default the only one.
         signature: the entry point of a TFLite file with several signatures; by default the first one.
         accept_differences: true to return a model whose outputs differ from those of the reference runtime.
@@ -65,13 +69,13 @@ def compile(
     folder = TemporaryFolder() if output is None else None
     path = folder.path if folder is not None else Path(output or "")
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
-    shapes = parse_open_shapes(input_shape)
+    shapes, fixed = parse_open_shapes(input_shape), check_fixed(fix or {})
     progress = Stages(on_stage)
     with added(dialects), upload_of(Path(source), member, signature) as upload:
-        built = [
-            compile_to(upload, path, target, numerics, with_acceptance(options, accept_differences), settings, progress)
-            for options in with_sizes([batch], shapes)
+        requested = [
+            with_acceptance(with_fixed(options, fixed), accept_differences) for options in with_sizes([batch], shapes)
         ]
+        built = [compile_to(upload, path, target, numerics, options, settings, progress) for options in requested]
     digest, reports = built[0]
     return Artifact(path, str(digest), reports, folder)
 

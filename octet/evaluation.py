@@ -10,6 +10,7 @@ from typing import Any
 from octet._work import Stages
 from octet.artifacts import Artifact
 from service.core.builds.dialects import added
+from service.core.builds.fixed import check_fixed
 from service.core.builds.options import parse_open_shapes
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
@@ -71,6 +72,9 @@ def evaluate(
     samples: int | None = None,
     numerics: str | None = None,
     input_shape: str = "",
+    fix: Mapping[str, float | Sequence[float]] | None = None,
+    member: str = "",
+    signature: str = "",
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
     resize: str | None = None,
@@ -89,7 +93,8 @@ def evaluate(
         labels: the class of each input; the first class is 0. A CSV file with lines of `file,class` for pictures or of
             `class` for arrays; or a mapping from pictures to classes, or a sequence of the classes of arrays. With
             `score`, any text instead of classes.
-        against: `litert`, `onnxruntime` or `torch`: also run the model file in this runtime, and compare.
+        against: `litert`, `onnxruntime`, `torch`, `mxnet` or `openvino`: also run the model file in this runtime, and
+            compare.
         source: for a compiled model with `against`, the model file that it was compiled from.
         score: for other tasks than classification: called with the name of each input, its outputs by name, and its
             label as text or None. Returns a number, or several by name; their means are the scores.
@@ -97,7 +102,8 @@ def evaluate(
         report: an HTML file to write, which shows the disagreements as pictures, as the model receives them.
         classes: the names of the classes, class 0 first, for the report; by default those in the model file.
         samples: the largest number of inputs to use.
-        numerics, input_shape: how a model file is compiled, as in `octet.compile`.
+        numerics, input_shape, fix, member, signature: how a model file is compiled, as in `octet.compile`. The last
+            two are also the part of `source`.
         mean, std, resize, layout: how pictures become inputs, as `octet run` takes these options; by default as the
             model file describes it.
         threads: the most threads that compute a call; 0 for one on each core that this process may use.
@@ -129,6 +135,9 @@ def evaluate(
         numerics,
         parse_open_shapes(input_shape),
         threads,
+        fixed=check_fixed(fix or {}),
+        member=member,
+        signature=signature,
     )
     settings = load_settings({"allow_unsandboxed": not sandboxed or None})
     with added(dialects):

@@ -9,6 +9,7 @@ from typing import Any
 from octet._work import Stages, TemporaryFolder
 from service.cli.live import live_ranges
 from service.core.builds.dialects import added
+from service.core.builds.fixed import check_fixed
 from service.core.builds.quantization import (
     LatencyBudget,
     Method,
@@ -50,6 +51,9 @@ def quantize(
     resize: str | None = None,
     layout: str | None = None,
     input_shape: str = "",
+    fix: Mapping[str, float | Sequence[float]] | None = None,
+    member: str = "",
+    signature: str = "",
     live: Mapping[str, tuple[float, float]] | None = None,
     dialects: Sequence[str | Path] = (),
     sandboxed: bool = True,
@@ -88,6 +92,7 @@ def quantize(
         block: the number of such weights that share a scale.
         mean, std, resize, layout: how pictures become inputs, as in `octet quantize`. By default as the file defines.
         input_shape: the shapes of inputs whose shapes the file leaves open, as in `octet.compile`.
+        fix, member, signature: as in `octet.compile`. The quantized model does not have the inputs in `fix`.
         live: with `data`: the lowest and highest value that tensors must be able to store, by name, as
             `Client.live_ranges` returns them.
         dialects: files that define operators, patterns, passes or formats, or names of entry points, besides those in
@@ -134,7 +139,17 @@ def quantize(
     progress = Stages(on_stage)
     with added(dialects):
         report = quantize_to(
-            Path(source), path, options, settings, progress, data=data, labels=labels, input_shape=input_shape
+            Path(source),
+            path,
+            options,
+            settings,
+            progress,
+            data=data,
+            labels=labels,
+            input_shape=input_shape,
+            fixed=check_fixed(fix or {}),
+            member=member,
+            signature=signature,
         )
     return Quantized(path, report, folder)
 

@@ -137,6 +137,16 @@ InputShapeOption = Annotated[
         show_default=False,
     ),
 ]
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fix",
+        metavar="NAME=VALUE[,VALUE]",
+        help="Make an input a constant with this value, such as sr=16000, so that requests do not send it. One value "
+        "fills an input of any shape. Repeatable.",
+        show_default=False,
+    ),
+]
 MemberOption = Annotated[
     str,
     typer.Option(
@@ -211,6 +221,11 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
 
 def joined_shapes(given: list[str] | None) -> str:
     """Returns the shapes of a repeated `--input-shape` in the form that `core.builds.options` parses."""
+    return ";".join(given or [])
+
+
+def joined_values(given: list[str] | None) -> str:
+    """Returns the values of a repeated `--fix` in the form that `core.builds.fixed` parses."""
     return ";".join(given or [])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,27 +11,27 @@ from PIL import Image
 
 from service import runtime
 from service.compiler.children.handler import handles
-from service.compiler.messages.files import OUTPUTS_FILE
-from service.compiler.references import REFERENCES
 from service.compiler.sandbox import Report
-from service.core.builds.build import Stage
-from service.core.errors import InvalidInput, OctetError, Unsupported
+from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
+from service.evaluate.answering import answer_all, open_reference
 from service.evaluate.messages import (
     DRAW_INPUTS,
+    INPUTS_FILE,
     PICTURE_FILE,
     RUN_ARTIFACT,
     RUN_REFERENCE,
+    WRITE_INPUTS,
     ArtifactRequest,
     DataSet,
     InputsRead,
+    InputsRequest,
     PicturesRequest,
     RuntimeRequest,
 )
 from service.quantize.calibration.data import Data
 
-_REPORT_EVERY_S = 0.2
 _SIDE = 160  # the least width of a written picture
 
 
@@ -46,20 +45,22 @@ def artifact_role(request: ArtifactRequest, report: Report) -> InputsRead:
 @handles(RUN_REFERENCE)
 def reference_role(request: RuntimeRequest, report: Report) -> InputsRead:
     """Runs the model file in its reference runtime on every input."""
-    reference = REFERENCES[request.format]
-    session = reference.sessions[request.numerics][0]
-    try:
-        answer = reference.open(str(request.source), session)
-    except Exception as error:  # frameworks raise many types of exceptions
-        raise Unsupported(f"{reference.name} does not load the model: {_line(error)}") from error
+    answer = open_reference(str(request.source), request.format, request.numerics, request.signature)
+    return _answer_all(request.data, request.signature, answer, report)
 
-    def run(inputs: Sequence[Array]) -> Sequence[Array]:
-        try:
-            return answer(inputs)
-        except Exception as error:
-            raise Unsupported(f"{reference.name} does not compute the model: {_line(error)}") from error
 
-    return _answer_all(request.data, request.signature, run, report)
+@handles(WRITE_INPUTS)
+def write_role(request: InputsRequest, report: Report) -> InputsRead:
+    """Writes input number K of all samples to `INPUTS_FILE` K, for a runtime in another environment."""
+    count = 0
+    with ExitStack() as stack:
+        names = (INPUTS_FILE.format(index) for index in range(len(request.signature.inputs)))
+        files = [stack.enter_context(Path(name).open("wb")) for name in names]
+        for tensors in _open(request.data).inputs(request.signature):
+            for file, tensor in zip(files, tensors, strict=True):
+                file.write(np.ascontiguousarray(tensor).tobytes())
+            count += 1
+    return InputsRead(count)
 
 
 @handles(DRAW_INPUTS)
@@ -82,36 +83,8 @@ def _open(data: DataSet) -> Data:
 def _answer_all(
     data: DataSet, signature: ModelSignature, answer: Callable[[Sequence[Array]], Sequence[Array]], report: Report
 ) -> InputsRead:
-    """Writes the outputs of `answer` for each input, and reports the share of the inputs that are done."""
     opened = _open(data)
-    total, done, reported_s = opened.count(signature), 0, 0.0
-    with ExitStack() as stack:
-        specs = signature.outputs
-        files = [stack.enter_context(Path(OUTPUTS_FILE.format(index)).open("wb")) for index in range(len(specs))]
-        for tensors in opened.inputs(signature):
-            try:
-                outputs = answer(tensors)
-            except OctetError as error:
-                raise type(error)(f"input {done} of {data.path}: {error.message}", hint=error.hint) from error
-            if len(outputs) != len(specs):
-                raise Unsupported(f"the runtime returned {len(outputs)} outputs, but the model has {len(specs)}")
-            for file, spec, output in zip(files, specs, outputs, strict=True):
-                _check(spec, output)
-                file.write(np.ascontiguousarray(output).tobytes())
-            done += 1
-            if time.monotonic() - reported_s > _REPORT_EVERY_S:
-                reported_s = time.monotonic()
-                report.stage(Stage.MEASURE, min(0.99, done / max(1, total)))  # the parent reports the end
-    return InputsRead(done)
-
-
-def _check(spec: TensorSpec, output: Array) -> None:
-    if output.dtype != spec.dtype or tuple(output.shape) != tuple(spec.shape):
-        raise Unsupported(
-            f"the runtime's output {spec.name!r} is {output.dtype}{list(output.shape)}, but the model's signature "
-            f"has {spec.dtype}{list(spec.shape)}",
-            tensor=spec.name,
-        )
+    return answer_all(opened.inputs(signature), opened.count(signature), signature, answer, report, str(data.path))
 
 
 def _draw(tensor: Array, spec: TensorSpec) -> Image.Image:
@@ -127,9 +100,3 @@ def _draw(tensor: Array, spec: TensorSpec) -> Image.Image:
         return image
     factor = -(-_SIDE // image.width)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-
-
-def _line(error: Exception) -> str:
-    """Returns the message of a framework's exception as one line."""
-    text = " ".join((str(error) or type(error).__name__).split())
-    return "".join(character for character in text if character.isprintable())[:250]

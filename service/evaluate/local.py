@@ -18,6 +18,7 @@ from service.compiler.importers.uploads import upload_of
 from service.compiler.sandbox.policy import unlimited
 from service.core.artifacts.artifact import SOURCE_ANNOTATION, only_artifact
 from service.core.builds.build import Progress
+from service.core.builds.fixed import Fixed, with_fixed
 from service.core.builds.numerics import DEFAULT_MODE
 from service.core.builds.options import with_acceptance, with_sizes
 from service.core.digest import Digest, digest_of_file, parse_digest
@@ -42,7 +43,8 @@ class Request:
         source: for a folder, the model file that it was compiled from; the reference runtime runs it.
         artifact: for a folder with several artifacts, the digest of one.
         against: a reference runtime, one of `running.RUNTIMES`; or None.
-        numerics, shapes: for a model file, how it is compiled.
+        numerics, shapes, fixed: for a model file, how it is compiled.
+        member, signature: the part of the model file, or of `source`, as for `upload_of`.
         threads: with how many threads to compute; 0 for all cores.
         unsandboxed: run the artifact without a sandbox.
     """
@@ -55,6 +57,9 @@ class Request:
     shapes: Mapping[str, list[int | list[int]]] | None = None
     threads: int = 0
     unsandboxed: bool = False
+    fixed: Fixed | None = None
+    member: str = ""
+    signature: str = ""
 
     def require_folder(self) -> None:
         """Raises `InvalidInput` if the model is a file, so that the score has no artifact to be attached to."""
@@ -125,13 +130,16 @@ def opened(request: Request, settings: Settings, progress: Progress) -> Iterator
     sizes = with_sizes([1], request.shapes or {})
     if len(sizes) != 1:
         raise InvalidInput("a model of several sizes cannot be evaluated", hint="pass one size in --input-shape")
-    with tempfile.TemporaryDirectory(prefix="octet-") as folder, upload_of(request.model) as upload:
+    with (
+        tempfile.TemporaryDirectory(prefix="octet-") as folder,
+        upload_of(request.model, request.member, request.signature) as upload,
+    ):
         if request.against is not None:  # checked early, as compiling takes a while
             with upload.open("rb") as file:
                 mode = request.numerics or DEFAULT_MODE[format_of(file)]
-            reference_of(upload, mode, request.against)
+            reference_of(upload, mode, request.against, settings)
         # A build that differs from its reference is evaluated too: the score shows what the difference costs.
-        options = with_acceptance(sizes[0], True)
+        options = with_acceptance(with_fixed(sizes[0], request.fixed or {}), True)
         digest, _ = compile_to(upload, Path(folder), "host", request.numerics, options, settings, progress)
         yield OciLayout.open(Path(folder)), digest
 
@@ -162,7 +170,8 @@ def evaluate_artifact(
     if request.against is None:
         return evaluate(subject, task, None, settings, tick)
     source = request.source if request.model.is_dir() else request.model
-    with reference_model(source, request.against, subject.numerics, layout.manifest(digest).annotations) as reference:
+    annotations, part = layout.manifest(digest).annotations, (request.member, request.signature)
+    with reference_model(source, request.against, subject.numerics, annotations, part, settings) as reference:
         return evaluate(subject, task, reference, settings, tick)
 
 
@@ -172,12 +181,18 @@ def _run(locked: LockedArtifact, threads: int, data: DataSet, scratch: Path, tic
 
 @contextmanager
 def reference_model(
-    source: Path | None, against: str, numerics: str, annotations: Mapping[str, str]
+    source: Path | None,
+    against: str,
+    numerics: str,
+    annotations: Mapping[str, str],
+    part: tuple[str, str],
+    settings: Settings,
 ) -> Iterator[ReferenceModel]:
     """Yields the model file of an artifact in its reference runtime.
 
     Args:
         annotations: the annotations of the artifact's manifest.
+        part: the member and the signature of `source`, as for `upload_of`.
 
     Raises:
         InvalidInput: `source` is None, or another file than the one that the artifact was compiled from.
@@ -185,10 +200,10 @@ def reference_model(
     """
     if source is None:
         raise InvalidInput("the reference runtime needs the model file", hint="pass it as --source FILE")
-    with upload_of(source) as upload:
+    with upload_of(source, *part) as upload:
         if digest_of_file(upload) != annotations.get(SOURCE_ANNOTATION):
             raise InvalidInput(
                 f"{source} is not the file that the artifact was compiled from",
                 hint=f"the digest of that file is {annotations.get(SOURCE_ANNOTATION)}",
             )
-        yield reference_of(upload, numerics, against)
+        yield reference_of(upload, numerics, against, settings)

@@ -11,7 +11,7 @@ from service.compiler.messages.role import Role
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature
 
-PICTURE_FILE = "picture-{}.jpg"
+PICTURE_FILE, INPUTS_FILE = "picture-{}.jpg", "inputs-{}.bin"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,31 @@ class RuntimeRequest(Message):
 
 
 @dataclass(frozen=True)
+class InputsRequest(Message):
+    """A request to write the inputs as tensors, to the files that `INPUTS_FILE` names."""
+
+    signature: ModelSignature
+    data: DataSet
+
+
+@dataclass(frozen=True)
+class StoredRequest(Message):
+    """A request like `RuntimeRequest`, for a runtime in another environment.
+
+    Attributes:
+        inputs: the folder of the files that `InputsRequest` wrote.
+        count: the number of inputs.
+    """
+
+    source: Path
+    format: str
+    numerics: str
+    signature: ModelSignature
+    inputs: Path
+    count: Count
+
+
+@dataclass(frozen=True)
 class PicturesRequest(Message):
     """A request to write the inputs with these numbers as pictures, to files that `PICTURE_FILE` names."""
 
@@ -70,4 +95,6 @@ class InputsRead(Message):
 
 RUN_ARTIFACT = Role("evaluate", ArtifactRequest, InputsRead)
 RUN_REFERENCE = Role("evaluate_reference", RuntimeRequest, InputsRead)
+WRITE_INPUTS = Role("write_inputs", InputsRequest, InputsRead)
+RUN_ELSEWHERE = Role("evaluate_elsewhere", StoredRequest, InputsRead)
 DRAW_INPUTS = Role("draw_inputs", PicturesRequest, InputsRead)

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from service.compiler.build.elsewhere import run_elsewhere
 from service.compiler.children.locked import LockedArtifact
 from service.compiler.importers.detect import format_of
 from service.compiler.messages.files import OUTPUTS_FILE
 from service.compiler.messages.role import Request, Result, Role
 from service.compiler.references import REFERENCES, Reference
+from service.compiler.references.environment import Environment
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
 from service.core.errors import BuildFailed, InvalidInput, Unsupported
@@ -31,11 +33,15 @@ from service.evaluate.messages import (
     DRAW_INPUTS,
     PICTURE_FILE,
     RUN_ARTIFACT,
+    RUN_ELSEWHERE,
     RUN_REFERENCE,
+    WRITE_INPUTS,
     ArtifactRequest,
     DataSet,
+    InputsRequest,
     PicturesRequest,
     RuntimeRequest,
+    StoredRequest,
 )
 
 MOST_OUTPUT_BYTES = 64 << 30
@@ -44,7 +50,13 @@ Tick = Callable[[str, float], None]
 """Receives the name of the runtime that computes, and the share of the inputs that it has computed."""
 
 # The option `--against` of `octet evaluate` -> the name of the runtime.
-RUNTIMES: Mapping[str, str] = {"litert": "LiteRT", "onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
+RUNTIMES: Mapping[str, str] = {
+    "litert": "LiteRT",
+    "onnxruntime": "ONNX Runtime",
+    "torch": "PyTorch",
+    "mxnet": "MXNet",
+    "openvino": "OpenVINO",
+}
 _PACKAGES = {reference.name: reference.package for reference in REFERENCES.values()}
 
 
@@ -71,20 +83,25 @@ class ReferenceModel:
 
     Attributes:
         source: the file; or an archive, as `importers.uploads.upload_of` makes it.
+        version: the version of the runtime.
+        environment: the Python environment in which the runtime runs; None for Octet's.
     """
 
     source: Path
     format: str
     numerics: str
     reference: Reference
+    version: str
+    environment: Environment | None = None
 
     @property
     def witness(self) -> Witness:
-        return self.reference.witnesses(self.numerics, self.reference.version())[0]
+        return self.reference.witnesses(self.numerics, self.version)[0]
 
 
-def reference_of(source: Path, numerics: str, against: str) -> ReferenceModel:
-    """Returns the model file in the runtime `against`, one of `RUNTIMES`.
+def reference_of(source: Path, numerics: str, against: str, settings: Settings) -> ReferenceModel:
+    """Returns the model file in the runtime `against`, one of `RUNTIMES`. The runtime runs in the environment that the
+    settings name (`OCTET_TORCH_PYTHON`, `OCTET_MXNET_PYTHON`, `OCTET_OPENVINO_PYTHON`), or else in Octet's.
 
     Raises:
         InvalidInput: `against` is not a runtime.
@@ -102,9 +119,13 @@ def reference_of(source: Path, numerics: str, against: str) -> ReferenceModel:
         raise Unsupported(f"{name} does not run {model_format} files", hint=suited)
     if numerics not in reference.sessions:
         raise Unsupported(f"{name} does not define the numerics mode {numerics}", hint="compile it in another mode")
-    if reference.version() is None:
-        raise Unsupported(f"{name} is not installed here", hint=f"pip install {_PACKAGES[name]}")
-    return ReferenceModel(source, model_format, numerics, reference)
+    environment, installed = reference.environment(settings), reference.version(settings)
+    if installed is None:
+        where = f"in the environment of {environment.python}" if environment else "here"
+        elsewhere = f", or set OCTET_{reference.setting.upper()} to the interpreter of an environment that has it"
+        hint = f"pip install {_PACKAGES[name]}{elsewhere if reference.setting and environment is None else ''}"
+        raise Unsupported(f"{name} is not installed {where}", hint=hint)
+    return ReferenceModel(source, model_format, numerics, reference, installed, environment)
 
 
 def run_artifact(locked: LockedArtifact, data: DataSet, threads: int, scratch: Path, tick: Tick) -> Outputs:
@@ -134,6 +155,8 @@ def run_reference(
     model: ReferenceModel, signature: ModelSignature, data: DataSet, settings: Settings, scratch: Path, tick: Tick
 ) -> Outputs:
     """Runs a model file in its reference runtime on the data set. Raises the errors of `run_artifact`."""
+    if model.environment is not None:
+        return _run_elsewhere(model, model.environment, signature, data, settings, scratch, tick)
     request = RuntimeRequest(model.source.absolute(), model.format, model.numerics, signature, data)
     name = model.reference.name
     result = _run(
@@ -146,6 +169,41 @@ def run_reference(
     )
     tick(name, 1.0)
     return map_outputs(scratch, signature, result.inputs)
+
+
+def _run_elsewhere(
+    model: ReferenceModel,
+    environment: Environment,
+    signature: ModelSignature,
+    data: DataSet,
+    settings: Settings,
+    scratch: Path,
+    tick: Tick,
+) -> Outputs:
+    """Runs a model file in a runtime of another environment. That environment may lack the packages that read pictures,
+    so a child of this one writes the inputs as tensors first.
+    """
+    inputs, name = scratch / "inputs", model.reference.name
+    inputs.mkdir()
+    wanted = InputsRequest(signature, data)
+    count = _run(WRITE_INPUTS, wanted, [data.path], inputs, settings, lambda message: None).inputs
+    request = StoredRequest(model.source.absolute(), model.format, model.numerics, signature, inputs.absolute(), count)
+    try:
+        members = run_elsewhere(
+            environment,
+            RUN_ELSEWHERE.name,
+            request.to_json(),
+            access=Access(readable=(model.source.absolute(), inputs.absolute()), writable=(scratch,)),
+            limits=unlimited(MOST_OUTPUT_BYTES),
+            on_message=None,
+            poll=lambda: tick(name, 0.0),
+            allow_unsandboxed=settings.allow_unsandboxed,
+            on_cpu=lambda seconds: None,
+        )
+    except BuildFailed as error:
+        raise Unsupported(f"{name} does not compute the model: {error.message}") from error
+    tick(name, 1.0)
+    return map_outputs(scratch, signature, RUN_ELSEWHERE.read_result(members).inputs)
 
 
 def draw_inputs(

@@ -41,7 +41,9 @@ def quantize_role(request: QuantizeRequest, report: Report) -> Empty:
     """
     progress = _ProgressLog(report)
     source = request.model.read_bytes()
-    model = as_onnx(source, request.shapes, lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    model = as_onnx(
+        source, request.shapes, lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor), request.fixed
+    )
     quantize = _with_inputs if request.options.takes_inputs else _without_inputs
     write(source, model, *quantize(model, request, progress))
     return Empty()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from service.compiler.importers.uploads import upload_of
 from service.compiler.sandbox.policy import unlimited
 from service.core.builds.build import Progress
+from service.core.builds.fixed import Fixed
 from service.core.builds.options import parse_open_shapes, shapes_of, with_sizes
 from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import InvalidInput
@@ -39,6 +40,9 @@ def quantize_to(
     data: Inputs | None = None,
     labels: Labels | None = None,
     input_shape: str = "",
+    fixed: Fixed | None = None,
+    member: str = "",
+    signature: str = "",
 ) -> dict[str, Any]:
     """Quantizes the float model in `file`, and writes the result to `output`. Returns the report.
 
@@ -47,6 +51,8 @@ def quantize_to(
         data: the calibration inputs; None if the options need none.
         labels: the class of each input; None if it is unknown.
         input_shape: the shapes of inputs that the model leaves open, in the form of `octet compile --input-shape`.
+        fixed: the values of inputs that become constants. The result does not have these inputs.
+        member, signature: the part of a TFLite file or a bundle, as for `upload_of`.
 
     Raises:
         OctetError: an option, the model or an input cannot be used.
@@ -56,11 +62,11 @@ def quantize_to(
         raise InvalidInput("labels need the inputs that they belong to", hint="pass the calibration inputs too")
     require_folder(output)
     shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
-    with tempfile.TemporaryDirectory() as folder, upload_of(file) as upload:
+    with tempfile.TemporaryDirectory() as folder, upload_of(file, member, signature) as upload:
         inputs = None if data is None else inputs_file(data, Path(folder), options.samples)
         classes = None if labels is None else labels_file(labels, Path(folder))
         name = "inputs" if inputs is None else inputs.name
-        request = Request(upload.absolute(), inputs, options, classes, name, shapes)
+        request = Request(upload.absolute(), inputs, options, classes, name, shapes, fixed or {})
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
         result = quantize(request, scratch, progress, settings, unlimited(_MOST_BYTES))

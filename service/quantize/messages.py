@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from service.compiler.messages.message import Message
 from service.compiler.messages.role import Empty, Role
@@ -23,6 +24,7 @@ class QuantizeRequest(Message):
         labels: a CSV file. None without labels, or if an archive of inputs contains them.
         made: the directory in which the parent puts the models that the child requested.
         shapes: the shapes of inputs that the model leaves open.
+        fixed: the values of inputs that become constants.
     """
 
     model: Path
@@ -31,6 +33,7 @@ class QuantizeRequest(Message):
     made: Path
     options: QuantizationOptions
     shapes: Mapping[str, Sequence[int]]
+    fixed: Mapping[str, Sequence[Any]]
 
 
 QUANTIZE = Role("quantize", QuantizeRequest, Empty)

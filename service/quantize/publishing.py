@@ -8,6 +8,7 @@ from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.sandbox import Limits
 from service.core.builds.build import Progress, Stage
+from service.core.builds.fixed import fixed_of
 from service.core.builds.options import shapes_of
 from service.core.builds.quantization import quantization_of
 from service.core.digest import Digest
@@ -40,7 +41,14 @@ def quantize_stored(
         raise ValueError("the build's options have no quantization")
     options.check(options.data is not None)
     data = None if options.data is None else _calibration_set(layout, options.data)
-    own_request = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))
+    own_request = Request(
+        request.source.absolute(),
+        data,
+        options,
+        name=_NAME,
+        shapes=shapes_of(request.options),
+        fixed=fixed_of(request.options),
+    )
     try:
         result = quantize(own_request, scratch.absolute(), progress, settings, _limits(settings))
     except BuildTimedOut as error:

@@ -24,6 +24,7 @@ from service.compiler.build.background import in_background
 from service.compiler.messages.checking import ArtifactFiles
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.builds.build import Progress, Stage
+from service.core.builds.fixed import Fixed, without_fixed
 from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import BuildFailed
 from service.core.settings import Settings
@@ -44,6 +45,7 @@ class Request:
         labels: a CSV file; None if there are none, or if the archive of inputs contains them.
         name: the name of the inputs in error messages.
         shapes: the shapes of inputs that the model leaves open.
+        fixed: the values of inputs that become constants, so that the result does not have these inputs.
     """
 
     model: Path
@@ -52,6 +54,7 @@ class Request:
     labels: Path | None = None
     name: str = "inputs"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    fixed: Fixed = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
         run_child(
             QUANTIZE.name,
             QuantizeRequest(
-                request.model, Path(request.name), request.labels, made, request.options, request.shapes
+                request.model, Path(request.name), request.labels, made, request.options, request.shapes, request.fixed
             ).to_json(),
             access=Access(readable=tuple(readable), writable=(own,)),
             limits=limits,
@@ -168,7 +171,8 @@ class _Session:
             (self._made / f"{number}.onnx").unlink(missing_ok=True)
 
     def _build(self, source: Path, directory: Path, poll: Callable[[], None]) -> ArtifactFiles:
-        return build(source, directory, _PollingProgress(poll), self._settings, self._request.shapes)
+        shapes = without_fixed(self._request.shapes, self._request.fixed)
+        return build(source, directory, _PollingProgress(poll), self._settings, shapes)
 
 
 class _PollingProgress:

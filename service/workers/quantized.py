@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.cache import OciLayout
 from service.compiler.lowering import toolchain
 from service.core.builds.build import Build
+from service.core.builds.fixed import fixed_of, without_fixed
 from service.core.builds.options import shapes_of, with_shapes
 from service.core.builds.quantization import quantization_of
 from service.core.digest import Digest
@@ -49,7 +50,7 @@ def add_quantized(
     if metadata and not version.metadata:
         version = models.describe(of.name, version.number, metadata)
         record_metadata(layout, models, version)
-    options = with_shapes(shapes_of(build.options))
+    options = with_shapes(without_fixed(shapes_of(build.options), fixed_of(build.options)))
     inputs = toolchain.build_inputs(file.digest, parse_target(build.target), RESULT_NUMERICS, options)
     builds.submit(inputs, of.name, version.number)
     return version

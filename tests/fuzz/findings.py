@@ -55,7 +55,7 @@ class Judge:
         """Returns the name of the finding (the exception, and the project's last line in its traceback), or None."""
         try:
             with self._watched():
-                facts_of(self._importer(data, lambda op, tensor: None, self._shapes)).to_json()
+                facts_of(self._importer(data, lambda op, tensor: None, self._shapes, {})).to_json()
         except OctetError as exc:
             return None if exc.stage else f"NoStage {_place(exc)}"
         except KeyboardInterrupt:

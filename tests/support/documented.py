@@ -128,6 +128,7 @@ def provide(folder: Path) -> None:
     (folder / "convolution.onnx").write_bytes(dialects.convolution()[0])
     (folder / "network.json").write_text(dialects.JSON_FILE)
     (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
+    (folder / "vad.onnx").write_bytes(_onnx_of_voice())
     make_certificate(folder)  # cert.pem and key.pem
 
 
@@ -143,6 +144,22 @@ def _onnx_of_tokens() -> bytes:
     tokens = model.input("input_ids", "int64", ["batch", "tokens"])
     embedding = model.constant(np.linspace(-3, 3, 40 * 8).reshape(40, 8), "float32")
     return _dense(model, model.node("Gather", [embedding, tokens]), model.constant(_WEIGHTS))
+
+
+def _onnx_of_voice() -> bytes:
+    """Returns a model that chooses between branches by the sampling rate, which is an input."""
+    branches = []
+    for samples in (32, 16):
+        branch = OnnxBuilder()
+        branch.node("Slice", ["x", *(branch.constant(ends, "int64") for ends in ([0], [samples], [1]))], ["part"])
+        branch.output("part", "float32")
+        branches.append(branch.graph())
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 64])
+    is_fast = model.node("Equal", [model.input("sr", "int64", []), model.constant(16000, "int64")])
+    model.node("If", [is_fast], ["samples"], then_branch=branches[0], else_branch=branches[1])
+    model.output(model.node("Sigmoid", ["samples"]), "float32")
+    return model.build()
 
 
 def _dense(model: OnnxBuilder, x: str, weights: str) -> bytes:

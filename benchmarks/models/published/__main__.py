@@ -81,7 +81,7 @@ def _checked(
 ) -> Iterator[tuple[list[str], Found]]:
     """Checks files one by one, and appends each row to `rows`."""
     for package, file in files:
-        found = check(file, package.shapes_of(file.name), compiles=compiles)
+        found = check(file, package.shapes_of(file.name), package.fixed_of(file.name), compiles=compiles)
         origin = f"{package.registry} {package.name}".strip()
         size = f"{file.stat().st_size / 1e6:.2f}"
         within = file.parts[file.parts.index(package.folder) :] if package.registry else file.parts[-2:]

@@ -18,6 +18,7 @@ from service.compiler.importers.auto import import_model
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.outline import outline_of
 from service.compiler.importers.uploads import upload_of
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_shapes
 from service.core.errors import OctetError
 
@@ -44,28 +45,28 @@ class Found:
         return self.runs == "no"
 
 
-def check(file: Path, shapes: str, *, compiles: bool) -> Found:
+def check(file: Path, shapes: str, fixed: str = "", *, compiles: bool) -> Found:
     """Imports a file, and compiles it if `compiles` is true."""
-    facts = _inspect(file, shapes)
+    facts = _inspect(file, shapes, fixed)
     if "error" in facts and not shapes and (shapes := open_shapes(facts.get("inputs", ()))):
-        facts = _inspect(file, shapes)
+        facts = _inspect(file, shapes, fixed)
     if "error" in facts:
         return Found("no", _refusal(facts["error"]), shapes)
-    answers = _compiled(file, shapes) if compiles else ""
+    answers = _compiled(file, shapes, fixed) if compiles else ""
     return Found(_runs(facts), answers, shapes)
 
 
-def _given(shapes: str) -> list[str]:
-    return ["--input-shape", shapes] if shapes else []
+def _given(shapes: str, fixed: str) -> list[str]:
+    return [*(["--input-shape", shapes] if shapes else []), *(["--fix", fixed] if fixed else [])]
 
 
-def _inspect(file: Path, shapes: str) -> dict[str, Any]:
+def _inspect(file: Path, shapes: str, fixed: str) -> dict[str, Any]:
     """Returns the facts or the outline of a file, which a forked process reads. So a file that crashes the process or
     takes too long does not stop the others, and TVM is loaded once.
     """
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
-    child = fork.Process(target=_import, args=(file, shapes, sender))
+    child = fork.Process(target=_import, args=(file, shapes, fixed, sender))
     child.start()
     sender.close()
     try:
@@ -81,11 +82,12 @@ def _inspect(file: Path, shapes: str) -> dict[str, Any]:
         child.join()
 
 
-def _import(file: Path, shapes: str, sender: Connection) -> None:
+def _import(file: Path, shapes: str, fixed: str, sender: Connection) -> None:
     with upload_of(file) as upload:  # packs an ONNX file with its external data
         data = upload.read_bytes()
     try:
-        document = facts_of(import_model(data, shapes=parse_shapes(shapes))).to_json()
+        imported = import_model(data, shapes=parse_shapes(shapes), fixed=parse_fixed(fixed))
+        document = facts_of(imported).to_json()
     except OctetError as error:
         try:
             document = outline_of(data, error).to_json()
@@ -102,9 +104,9 @@ def _runs(facts: Mapping[str, Any]) -> str:
     return f"{share:.3g} % in integers, {count} operators in float" if facts["weights"] else "in float"
 
 
-def _compiled(file: Path, shapes: str) -> str:
+def _compiled(file: Path, shapes: str, fixed: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        document = _octet("compile", str(file), "--output", folder, "--accept-differences", *_given(shapes))
+        document = _octet("compile", str(file), "--output", folder, "--accept-differences", *_given(shapes, fixed))
     if "error" in document:
         return f"not built: {_refusal(document['error'])}"
     numerics = document["reports"]["numerics"]

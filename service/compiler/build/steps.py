@@ -37,6 +37,7 @@ from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.explanation import build_explanation, is_described
 from service.core.artifacts.floating import is_float
 from service.core.builds.build import BuildInputs, Progress, Stage
+from service.core.builds.fixed import fixed_of
 from service.core.builds.options import accepts_differences, batch_of, counts_values, shapes_of
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
@@ -175,17 +176,17 @@ class Steps:
         """Imports the source. The child writes `module.json`."""
         self._enter(Stage.IMPORT)
         source, shapes = self.request.source, shapes_of(self.request.options)
-        counts = counts_values(self.request.options)
-        question = {"shapes": shapes, **({"counts": True} if counts else {})}
-        request = ImportRequest(source, shapes, counts)
+        counts, fixed = counts_values(self.request.options), fixed_of(self.request.options)
+        question = {"shapes": shapes, **({"counts": True} if counts else {}), **({"fixed": fixed} if fixed else {})}
+        request = ImportRequest(source, shapes, counts, fixed)
         return self.ask(IMPORT, request, [source], question=question, files=[MODULE_FILE])
 
     def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> ImportResult:
         """Imports the source with different input `shapes`, like `imported`. `module.json` is in the directory
         `within`.
         """
-        source = self.request.source
-        return self.run(IMPORT, ImportRequest(source, shapes), [source], within=within, poll=self._poll)
+        source, fixed = self.request.source, fixed_of(self.request.options)
+        return self.run(IMPORT, ImportRequest(source, shapes, fixed=fixed), [source], within=within, poll=self._poll)
 
     def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> BuildResult:
         """Builds the imported module: writes an object, the constants and the kernels' programs, and returns the call

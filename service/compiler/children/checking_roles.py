@@ -71,7 +71,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
         else:
             for number, sample in enumerate(samples):
                 try:
-                    answers[number] = fill_rows(answer(sample), signature)
+                    answers[number] = fill_rows(answer(signature.complete(sample)), signature)
                 except Exception as error:
                     refused[str(number)] = str(error) or type(error).__name__
                     if signature.states:  # the samples are consecutive calls, and the next ones depend on this one

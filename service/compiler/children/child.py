@@ -64,6 +64,8 @@ ROLES: Mapping[str, str] = {
     "quantize": "service.quantize.child:quantize_role",
     "evaluate": "service.evaluate.child:artifact_role",
     "evaluate_reference": "service.evaluate.child:reference_role",
+    "evaluate_elsewhere": "service.evaluate.answering:elsewhere_role",
+    "write_inputs": "service.evaluate.child:write_role",
     "draw_inputs": "service.evaluate.child:draw_role",
 }
 # The roles that may run PyTorch as a reference runtime.

@@ -23,7 +23,6 @@ from service.compiler.children.counted import counted
 from service.compiler.children.handler import handles
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.bounds import bounded
-from service.compiler.importers.builder.module import Shapes
 from service.compiler.importers.detect import HEAD_BYTES, detect_format
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
@@ -91,7 +90,7 @@ def import_role(request: ImportRequest, report: Report) -> ImportResult:
     report.stage(Stage.IMPORT)
     data = request.source.read_bytes()
     incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
-    imported = _import_model(data, request.shapes, report)
+    imported = _import_model(data, request, report)
     ranges: tuple[StoredRange, ...] = ()
     if request.counts:
         imported, ranges = counted(imported)
@@ -114,7 +113,7 @@ def inspect_role(request: ImportRequest, report: Report) -> InspectResult:
     """
     data = request.source.read_bytes()
     try:
-        imported = _import_model(data, request.shapes, report)
+        imported = _import_model(data, request, report)
     except Unsupported as error:
         return InspectResult(outline=outline_of(data, error))
     Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
@@ -128,19 +127,19 @@ def passes_role(request: PassesRequest, report: Report) -> PassesResult:
     number.
     """
     name, mode = parse_target(request.target), get_mode(request.numerics)
-    imported = _import_model(request.source.read_bytes(), request.shapes, report)
+    imported = _import_model(request.source.read_bytes(), request, report)
     context = Context(mode, codegen_target(name), library_for(name, mode))
     dump = Dump(Path.cwd(), imported.module)
     pipeline().run(imported.module, context, before=_report_stages(report), after=dump)
     return PassesResult(str(pipeline()))
 
 
-def _import_model(data: bytes, shapes: Shapes, report: Report) -> ImportedModel:
+def _import_model(data: bytes, request: ImportRequest | PassesRequest, report: Report) -> ImportedModel:
     def at(op: str, tensor: str) -> None:
         report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
         incident.importing(op)
 
-    imported = import_model(data, at, shapes)
+    imported = import_model(data, at, request.shapes, request.fixed)
     return replace(imported, signature=bounded(imported.signature, imported.module))
 
 

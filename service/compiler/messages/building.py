@@ -23,13 +23,14 @@ class ImportRequest(Message):
 
     Attributes:
         source: the model file.
-        shapes: the shapes of inputs, as for `importers.auto.import_model`.
+        shapes, fixed: the shapes and the fixed values of inputs, as for `importers.auto.import_model`.
         counts: true to add outputs that count the values which the model stores (`qnn.counting`).
     """
 
     source: Path
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     counts: bool = False
+    fixed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class PassesRequest(Message):
     shapes: Mapping[str, Sequence[int]]
     target: str
     numerics: str
+    fixed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

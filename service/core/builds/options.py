@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from service.core.builds.fixed import fixed_of, with_fixed
 from service.core.errors import InvalidInput
 
 MAX_BATCH = 256
@@ -194,7 +195,9 @@ def with_counts(options: Mapping[str, Any]) -> dict[str, Any] | None:
     one build of a model counts.
     """
     is_variant = batch_of(options) > 1 or tune_s_of(options) is not None or counts_values(options)
-    return None if is_variant or BUCKETS in options else {**with_shapes(shapes_of(options)), COUNTS: True}
+    if is_variant or BUCKETS in options:
+        return None
+    return {**with_fixed(with_shapes(shapes_of(options)), fixed_of(options)), COUNTS: True}
 
 
 def parse_tune(text: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ DATATYPES: Mapping[str, str] = {
     "FP32": "float32",
     "FP64": "float64",
 }
+MOST_FIXED_ELEMENTS = 1 << 20
+_MOST_SHOWN = 4  # the values of a fixed input that messages show
 _BY_DTYPE = {dtype: datatype for datatype, dtype in DATATYPES.items()}
 
 
@@ -183,6 +185,44 @@ class State:
 
 
 @dataclass(frozen=True)
+class FixedInput:
+    """An input of the model file that the build has replaced by a constant, so that clients do not send it.
+
+    Attributes:
+        index: the position among the inputs of the file.
+        spec: the input's name, datatype and shape. The shape is static, of at most `MOST_FIXED_ELEMENTS` elements.
+        values: the elements in C order; or one value, which all elements have.
+    """
+
+    index: int
+    spec: TensorSpec
+    values: tuple[int | float, ...]
+
+    def elements(self) -> NDArray[Any]:
+        """Returns the elements as an array of the input's type and shape."""
+        import numpy as np
+
+        if len(self.values) == 1:
+            return np.full(self.spec.shape, self.values[0], self.spec.dtype)
+        return np.array(self.values, self.spec.dtype).reshape(self.spec.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"index": self.index, **self.spec.to_json(), "values": list(self.values)}
+
+    @staticmethod
+    def from_json(fixed: Mapping[str, Any]) -> FixedInput:
+        spec, values = TensorSpec.from_json(fixed), tuple(fixed["values"])
+        count = math.prod(spec.shape)
+        if not 1 <= count <= MOST_FIXED_ELEMENTS or len(values) not in (1, count):
+            raise CorruptBlob(f"the fixed input {spec.name!r} of shape {list(spec.shape)} has {len(values)} values")
+        return FixedInput(int(fixed["index"]), spec, values)
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.values[:_MOST_SHOWN])) + (", …" if len(self.values) > _MOST_SHOWN else "")
+        return shown if len(self.values) == 1 else f"[{shown}]"
+
+
+@dataclass(frozen=True)
 class ModelSignature:
     """The inputs and outputs in the order in which the model file declares them, and the states.
 
@@ -194,6 +234,7 @@ class ModelSignature:
             changes no bit of the result.
         buckets: if dimensions are dynamic, the signatures with static shapes that the model is built for, in ascending
             order.
+        fixed: inputs of the model file that are not in `inputs`, because the build has replaced them by constants.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -201,6 +242,7 @@ class ModelSignature:
     states: tuple[State, ...] = ()
     pads: bool = False
     buckets: tuple[ModelSignature, ...] = ()
+    fixed: tuple[FixedInput, ...] = ()
 
     @property
     def largest(self) -> ModelSignature:
@@ -222,7 +264,16 @@ class ModelSignature:
                 hint="push it without batch sizes",
             )
         inputs, outputs = (tuple(spec.batched(batch) for spec in specs) for specs in (self.inputs, self.outputs))
-        return ModelSignature(inputs, outputs)
+        return ModelSignature(inputs, outputs, fixed=self.fixed)
+
+    def complete(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Returns the inputs of the model file in its order: `inputs`, which are those of this signature, and the fixed
+        ones.
+        """
+        complete = list(inputs)
+        for each in sorted(self.fixed, key=lambda each: each.index):
+            complete.insert(each.index, each.elements())
+        return complete
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -230,6 +281,7 @@ class ModelSignature:
             "outputs": [spec.to_json() for spec in self.outputs],
             **({"states": [state.to_json() for state in self.states]} if self.states else {}),
             **({"pads": True} if self.pads else {}),
+            **({"fixed": [each.to_json() for each in self.fixed]} if self.fixed else {}),
         }
 
     @staticmethod
@@ -239,4 +291,5 @@ class ModelSignature:
             tuple(TensorSpec.from_json(spec) for spec in signature["outputs"]),
             tuple(State.from_json(state) for state in signature.get("states", ())),
             signature.get("pads") is True,
+            fixed=tuple(FixedInput.from_json(each) for each in signature.get("fixed", ())),
         )

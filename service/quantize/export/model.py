@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tvm import relax
 
@@ -18,6 +19,7 @@ from service.compiler.qnn.coverage import report
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.patterns import SIMULATED, apply_patterns, matched_form
 from service.core.artifacts.floating import FLOAT
+from service.core.builds.fixed import Fixed
 from service.core.errors import Unsupported
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec
@@ -32,27 +34,34 @@ from service.quantize.formats import require
 _OPSET, _IR_VERSION = 17, 8  # operator set 17 introduced LayerNormalization, together with IR version 8
 
 
-def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op, tensor: None) -> bytes:
+def as_onnx(
+    data: bytes,
+    shapes: Mapping[str, Sequence[int]],
+    at: At = lambda op, tensor: None,
+    fixed: Fixed = MappingProxyType({}),
+) -> bytes:
     """Returns an ONNX file that computes the same function as `data`, with the same inputs and outputs. An ONNX file is
-    returned unchanged, unless a dialect replaces some of its operators by their simulated forms.
+    returned unchanged, unless an input becomes a constant, or a dialect replaces some of its operators by their
+    simulated forms.
 
     Args:
         data: a float model of any format.
         shapes: the shapes of the inputs that the file leaves open.
         at: called before each operator is imported, with the operator and its tensor, as in importers.
+        fixed: the values of inputs that become constants. The result does not have these inputs.
 
     Raises:
         OctetError: see `importers.auto.import_model`.
         Unsupported: the model is quantized, has a format that cannot be quantized, or cannot be written as ONNX.
     """
     format_ = detect.format_of(io.BytesIO(data))
-    if format_ == detect.ONNX and not SIMULATED:
+    if format_ == detect.ONNX and not SIMULATED and not fixed:
         return data
     require(format_)
-    imported = import_model(data, at, shapes)
+    imported = import_model(data, at, shapes, fixed)
     if SIMULATED:
         module, applied = apply_patterns(matched_form(imported.module), tuple(SIMULATED), SIMULATED)
-        if not applied and format_ == detect.ONNX:
+        if not applied and format_ == detect.ONNX and not fixed:
             return data
         imported = replace(imported, module=module)
     return convert_module(imported)

@@ -10,6 +10,7 @@ import pytest
 from service.core.builds.numerics import LITERT_REFERENCE, PT2E
 from service.core.errors import BuildFailed, InvalidInput, Unsupported
 from service.core.models.signature import ModelSignature, TensorSpec
+from service.core.settings import Settings
 from service.evaluate.running import map_outputs, reference_of
 from tests.support.compiled import EXAMPLES
 
@@ -40,15 +41,15 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_runtime_that_does_not_run_the_format() -> None:
     with pytest.raises(Unsupported, match="PyTorch does not run tflite files") as caught:
-        reference_of(MODEL, LITERT_REFERENCE, "torch")
+        reference_of(MODEL, LITERT_REFERENCE, "torch", Settings())
     assert caught.value.hint == "use --against litert"
 
 
 def test_a_mode_that_the_runtime_does_not_define() -> None:
     with pytest.raises(Unsupported, match=f"LiteRT does not define the numerics mode {PT2E}"):
-        reference_of(MODEL, PT2E, "litert")
+        reference_of(MODEL, PT2E, "litert", Settings())
 
 
 def test_a_runtime_that_does_not_exist() -> None:
     with pytest.raises(InvalidInput, match="'tensorrt' is not a reference runtime"):
-        reference_of(MODEL, LITERT_REFERENCE, "tensorrt")
+        reference_of(MODEL, LITERT_REFERENCE, "tensorrt", Settings())

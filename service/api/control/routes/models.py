@@ -20,6 +20,7 @@ from service.api.services import Services
 from service.compiler.importers.detect import detect_format, format_of
 from service.core.artifacts.artifact import Report
 from service.core.builds.build import Build
+from service.core.builds.fixed import check_fixed, parse_fixed
 from service.core.builds.numerics import parse_mode
 from service.core.builds.options import (
     check_batches,
@@ -94,6 +95,7 @@ async def push(
             "`x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each size.",
         ),
     ] = "",
+    fix: wire.QueryFix = "",
     accept_differences: wire.QueryAccept = False,
     mean: Annotated[
         str,
@@ -120,7 +122,7 @@ async def push(
     """
     await run_in_threadpool(submission.require_compiler)  # in a thread, because the first call reads files
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
-    shapes = parse_open_shapes(input_shape)
+    shapes, fixed = parse_open_shapes(input_shape), parse_fixed(fix)
     with_sizes(batches, shapes)  # raises an error before any part is stored
     metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
     resolved = submission.resolve_targets(services, target)
@@ -137,7 +139,7 @@ async def push(
         version = submission.add_version(services, name, digest, format, size_bytes)
         if metadata:
             submission.describe(services, name, version.number, metadata)
-        arguments = numerics, batches, tune_s, shapes, accept_differences
+        arguments = numerics, batches, tune_s, shapes, accept_differences, fixed
         build = submission.request_builds(services, version, resolved, *arguments)[0]
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
@@ -223,8 +225,8 @@ def request_builds(
     batches = check_batches(request.options.batch)
     tune_s = None if request.options.tune_s is None else check_tune(request.options.tune_s)
     shapes, numerics = request.options.input_shapes, request.options.numerics
-    accepts = request.options.accept_differences
-    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes, accepts)
+    accepts, fixed = request.options.accept_differences, check_fixed(request.options.fixed_inputs)
+    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes, accepts, fixed)
     services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
     return views.answer_with_builds(response, name, builds, services.builds)
 

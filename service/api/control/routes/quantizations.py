@@ -18,6 +18,7 @@ from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.core.access.tenant import owner_of
 from service.core.builds.build import Build
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_shapes
 from service.core.builds.quantization import (
     LEAST_BLOCK,
@@ -150,6 +151,7 @@ async def quantize(
     input_shape: Annotated[
         str, Query(max_length=1000, description="The shapes of inputs that the file leaves open: `1,3,224,224`.")
     ] = "",
+    fix: wire.QueryFix = "",
     data: Annotated[
         str | None,
         Query(
@@ -187,7 +189,7 @@ async def quantize(
     """
     await run_in_threadpool(submission.require_compiler)
     share = None if budget is None else parse_share(budget)
-    shapes, resolved = parse_shapes(input_shape), submission.resolve_target(services, target)
+    shapes, fixed, resolved = parse_shapes(input_shape), parse_fixed(fix), submission.resolve_target(services, target)
     found = await run_in_threadpool(_float_version, services, name, version)
     options = QuantizationOptions(
         method=method,
@@ -223,7 +225,7 @@ async def quantize(
             check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
         metadata = found.metadata.over(_file_preprocessing(services, found)).of_pictures
         full_options = replace(options, metadata=metadata, data=digest)
-        build = submission.request_quantization(services, found, resolved, full_options, shapes)
+        build = submission.request_quantization(services, found, resolved, full_options, shapes, fixed)
         services.audit.note("quantize", model=name, version=found.number, data=digest, build=build.id)
         return views.answer_with_build(response, build, services.builds)
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from service.api.control.wire.base import Name, Wire
 from service.core.builds.build import BuildState, Stage
+from service.core.builds.fixed import MOST_FIXED
 
 ACCEPT_DESCRIPTION = (
     "Serve the result even if its outputs differ from the reference runtime's by more than the numerics mode "
@@ -121,6 +122,13 @@ class BuildOptions(Wire):
         "sizes in place of a number, the model is built for each size.",
         examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
     )
+    fixed_inputs: dict[str, list[bool | int | float]] = Field(
+        {},
+        max_length=MOST_FIXED,
+        description="Inputs that become constants, so that requests do not send them: the elements by input name, or "
+        "one value for all elements.",
+        examples=[{"sr": [16000]}],
+    )
     accept_differences: bool = Field(False, description=ACCEPT_DESCRIPTION)
 
 
@@ -128,5 +136,5 @@ class BuildRequest(Wire):
     targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
     version: int | None = Field(None, ge=1, le=10**9, description="The version; by default the newest.")
     options: BuildOptions = BuildOptions(
-        numerics=None, batch=[1], tune_s=None, input_shapes={}, accept_differences=False
+        numerics=None, batch=[1], tune_s=None, input_shapes={}, fixed_inputs={}, accept_differences=False
     )

@@ -33,6 +33,14 @@ QueryName = Annotated[
 ]
 QueryLimit = Annotated[int, Query(ge=1, le=200, description="The number of items on a page.")]
 QueryCursor = Annotated[str | None, Query(description='The cursor of the next page, from `Link: <…>; rel="next"`.')]
+QueryFix = Annotated[
+    str,
+    Query(
+        max_length=10_000,
+        description="Inputs that become constants, so that requests do not send them: `sr=16000`, or "
+        "`sr=16000;mask=1,1,0`. One value fills an input of any shape.",
+    ),
+]
 QueryAccept = Annotated[bool, Query(description=ACCEPT_DESCRIPTION)]
 QueryNumerics = Annotated[
     str | None,

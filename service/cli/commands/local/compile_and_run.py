@@ -17,6 +17,7 @@ from service.cli.options import (
     ArtifactDir,
     ArtifactOption,
     DialectOption,
+    FixOption,
     InputFiles,
     InputShapeOption,
     JsonOption,
@@ -36,6 +37,7 @@ from service.cli.options import (
     TuneOption,
     UnsandboxedOption,
     joined_shapes,
+    joined_values,
     load_checked,
     metadata_from,
 )
@@ -44,6 +46,7 @@ from service.cli.reports import label, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
 from service.compiler.importers.uploads import upload_of
+from service.core.builds.fixed import parse_fixed, with_fixed
 from service.core.builds.options import (
     MAX_BATCH,
     parse_open_shapes,
@@ -71,6 +74,7 @@ def compile(
     member: MemberOption = "",
     signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
+    fix: FixOption = None,
     tune: TuneOption = None,
     accept_differences: AcceptOption = False,
     dialect: DialectOption = None,
@@ -91,7 +95,7 @@ def compile(
         with upload_of(file, member, signature) as upload, StageView(output.progress) as view:
             made = [
                 compile_to(upload, output_dir, target, numerics, options, settings, view)
-                for options in _options(batch, tune, joined_shapes(input_shape), accept_differences)
+                for options in _options(batch, tune, joined_shapes(input_shape), joined_values(fix), accept_differences)
             ]
             view.finish(time.monotonic())
         took_s, (digest, reports) = time.monotonic() - started_s, made[0]
@@ -112,9 +116,13 @@ def compile(
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
 
 
-def _options(batch: int, tune: str | None, input_shape: str, accepts: bool) -> list[dict[str, Any]]:
+def _options(batch: int, tune: str | None, input_shape: str, fix: str, accepts: bool) -> list[dict[str, Any]]:
     """Returns the build options for each size bucket, or for the only build."""
-    found = [with_acceptance(options, accepts) for options in with_sizes([batch], parse_open_shapes(input_shape))]
+    fixed = parse_fixed(fix)
+    found = [
+        with_acceptance(with_fixed(options, fixed), accepts)
+        for options in with_sizes([batch], parse_open_shapes(input_shape))
+    ]
     return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
 
 

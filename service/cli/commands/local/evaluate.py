@@ -19,24 +19,29 @@ from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import (
     ArtifactOption,
     ClassesOfInputsOption,
+    FixOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
     LayoutOption,
     MeanOption,
+    MemberOption,
     NumericsOption,
     ResizeOption,
     ServerOption,
+    SignatureOption,
     StdOption,
     ThreadsOption,
     UnsandboxedOption,
     joined_shapes,
+    joined_values,
     load_checked,
     metadata_from,
     server_url,
 )
 from service.cli.output import Output, reporting
 from service.cli.stages import StageView
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_open_shapes
 from service.core.provenance import signer_of
 from service.core.settings import Settings
@@ -138,7 +143,10 @@ def evaluate(
     ] = None,
     artifact: ArtifactOption = None,
     numerics: NumericsOption = None,
+    member: MemberOption = "",
+    signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
+    fix: FixOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
     resize: ResizeOption = None,
@@ -163,13 +171,17 @@ def evaluate(
             signer_of(settings)  # an unusable key is reported before the evaluation
         if Path(model).exists():
             shapes = parse_open_shapes(joined_shapes(input_shape))
-            request = Request(Path(model), source, artifact, against, numerics, shapes, threads, unsandboxed)
+            fixed, part = parse_fixed(joined_values(fix)), (member, signature)
+            request = Request(
+                Path(model), source, artifact, against, numerics, shapes, threads, unsandboxed, fixed, *part
+            )
             found = _evaluate_here(request, task, settings, output, attach)
         else:
             named = name_and_version(model)
             with Client(server_url(server), key) as client:
                 with _bars(output) as tick:
-                    found = evaluate_on_server(client, named, task, against, source, settings, tick)
+                    reference = against, source, (member, signature)
+                    found = evaluate_on_server(client, named, task, *reference, settings, tick)
                 if attach:
                     client.put_score(found.subject.artifact, document_of(found, settings))
         if as_json:

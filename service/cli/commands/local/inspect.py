@@ -12,18 +12,21 @@ from rich.text import Text
 
 from service.cli.options import (
     DialectOption,
+    FixOption,
     InputShapeOption,
     JsonOption,
     MemberOption,
     ModelFile,
     SignatureOption,
     joined_shapes,
+    joined_values,
     load_checked,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.cli.reports import floating_lines
 from service.compiler.importers.uploads import upload_of
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_shapes
 from service.core.errors import from_json
 from service.core.models.facts import Facts, Outline
@@ -52,6 +55,7 @@ def inspect(
     member: MemberOption = "",
     signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
+    fix: FixOption = None,
     dialect: DialectOption = None,
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
@@ -61,9 +65,10 @@ def inspect(
     with reporting(as_json) as output:
         require_compiler()
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed, joined_shapes(input_shape), constants, part)
+            given = joined_shapes(input_shape), constants, part, joined_values(fix)
+            show_graph(output, file, as_json, allow_unsandboxed, *given)
             return
-        found, _ = look_into(file, allow_unsandboxed, joined_shapes(input_shape), part=part)
+        found, _ = look_into(file, allow_unsandboxed, joined_shapes(input_shape), part=part, fix=joined_values(fix))
         if as_json:
             output.document(found.to_json())
         else:
@@ -78,9 +83,10 @@ def show_graph(
     input_shape: str = "",
     constants: bool = False,
     part: tuple[str, str] = ("", ""),
+    fix: str = "",
 ) -> None:
     """Prints a model file's operators, one per line."""
-    found, text = look_into(file, allow_unsandboxed, input_shape, constants, part)
+    found, text = look_into(file, allow_unsandboxed, input_shape, constants, part, fix)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
     output.document({"graph": text}) if as_json else output.text(text)
@@ -92,6 +98,7 @@ def look_into(
     input_shape: str = "",
     constants: bool = False,
     part: tuple[str, str] = ("", ""),
+    fix: str = "",
 ) -> tuple[Facts | Outline, str]:
     """Returns a model file's facts and its graph; or its outline, if it cannot be compiled. `part` is the member and
     the signature that `upload_of` takes.
@@ -100,8 +107,8 @@ def look_into(
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with upload_of(file, *part) as upload, tempfile.TemporaryDirectory() as within:
-        shapes = parse_shapes(input_shape)
-        return inspect_file(upload, Path(within), settings, shapes, with_constants=constants)
+        given = parse_shapes(input_shape), parse_fixed(fix)
+        return inspect_file(upload, Path(within), settings, *given, with_constants=constants)
 
 
 def table_of(facts: Facts) -> Table:

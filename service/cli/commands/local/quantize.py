@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,15 +16,19 @@ from service.cli.live import fetch_proposal
 from service.cli.options import (
     ClassesOfInputsOption,
     DialectOption,
+    FixOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
     LayoutOption,
     MeanOption,
+    MemberOption,
     ResizeOption,
     ServerOption,
+    SignatureOption,
     StdOption,
     joined_shapes,
+    joined_values,
     load_checked,
     metadata_from,
     server_url,
@@ -31,6 +36,7 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
@@ -208,7 +214,10 @@ def quantize(
             "--on-server", help="Push the float model under the name of --push, and let the server quantize it."
         ),
     ] = False,
+    member: MemberOption = "",
+    signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
+    fix: FixOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
     resize: ResizeOption = None,
@@ -228,7 +237,7 @@ def quantize(
         raise typer.BadParameter("--from-live quantizes on this machine, so it cannot be combined with --on-server")
     with reporting(as_json) as output:
         metadata = metadata_from(None, mean, std, resize, layout)
-        shapes = joined_shapes(input_shape)
+        shapes, fixed = joined_shapes(input_shape), parse_fixed(joined_values(fix))
         limit = parse_share(budget) if budget else None
         bound = LatencyBudget.parse(latency_budget) if latency_budget else None
         ranked = sensitivity or curve_file is not None
@@ -267,12 +276,23 @@ def quantize(
         if labels is not None and data is None:
             raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
         if on_server and push:
-            with upload_of(file) as upload:
-                document = _on_server(upload, push, data, labels, options, shapes, target, output, server, key)
+            with upload_of(file, member, signature) as upload:
+                inputs = {"input_shape": shapes, "fix": joined_values(fix)}
+                document = _on_server(upload, push, data, labels, options, inputs, target, output, server, key)
         else:
             with StageView(output.progress) as view:
                 report = quantize_to(
-                    file, target, options, settings, view, data=data, labels=labels, input_shape=shapes
+                    file,
+                    target,
+                    options,
+                    settings,
+                    view,
+                    data=data,
+                    labels=labels,
+                    input_shape=shapes,
+                    fixed=fixed,
+                    member=member,
+                    signature=signature,
                 )
                 view.finish(time.monotonic())
             document = {"output": str(target), **report}
@@ -281,7 +301,8 @@ def quantize(
         if not as_json:
             show(output, document)
         if push and not on_server:
-            document["pushed"] = _push(output, target, push, server, key, shapes, metadata)
+            left = joined_shapes([each for each in input_shape or [] if each.rpartition("=")[0].strip() not in fixed])
+            document["pushed"] = _push(output, target, push, server, key, left, metadata)
             if from_live is not None and not as_json:
                 _show_trial(output, push, document["pushed"]["build"])
         if as_json:
@@ -333,7 +354,7 @@ def _on_server(
     data: Path | None,
     labels: Path | None,
     options: QuantizationOptions,
-    input_shape: str,
+    inputs: Mapping[str, str],
     target: Path,
     output: Output,
     server: str | None,
@@ -344,7 +365,7 @@ def _on_server(
     from service.cli.reports import summary
 
     with Client(server_url(server), key) as client:
-        document = quantize_on_server(client, upload, name, data, labels, options, input_shape, target, output)
+        document = quantize_on_server(client, upload, name, data, labels, options, inputs, target, output)
     if not output.as_json:
         output.show(f"{name} version {document['version']}", summary(document["reports"]))
     return document

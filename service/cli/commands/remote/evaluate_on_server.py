@@ -32,6 +32,7 @@ def evaluate_on_server(
     task: Task,
     against: str | None,
     source: Path | None,
+    part: tuple[str, str],
     settings: Settings,
     tick: Tick,
 ) -> Evaluation:
@@ -41,6 +42,7 @@ def evaluate_on_server(
 
     Args:
         source: the model file, which the runtime `against` runs.
+        part: the member and the signature of `source`, as for `importers.uploads.upload_of`.
 
     Raises:
         InvalidInput: the task has other preprocessing than the version.
@@ -76,7 +78,10 @@ def evaluate_on_server(
     )
     if against is None:
         return evaluate(subject, task, None, settings, tick)
-    with reference_model(source, against, subject.numerics, annotations) as reference:
+    facts = client.report(found["artifact"], "facts") or {}
+    fixed = ModelSignature.from_json({"inputs": (), "outputs": (), **facts.get("signature", {})}).fixed
+    subject = replace(subject, signature=replace(signature, fixed=fixed))
+    with reference_model(source, against, subject.numerics, annotations, part, settings) as reference:
         return evaluate(subject, task, reference, settings, tick)
 
 

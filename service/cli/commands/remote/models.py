@@ -17,6 +17,7 @@ from service.cli.commands.remote.quarantine import show as show_quarantine
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
 from service.cli.reports import attached, summary
+from service.core.builds.fixed import fixed_of
 from service.core.builds.options import accepts_differences, batch_of, tune_s_of
 from service.core.builds.quantization import is_quantization
 from service.core.errors import Conflict
@@ -171,6 +172,7 @@ def _target(build: dict[str, Any]) -> str:
     parts = ["quantization"] if is_quantization(options) else []
     parts += [f"batch {batch}"] if batch > 1 else []
     parts += [f"tuned for {tune_s:g} s"] if tune_s else []
+    parts += [f"{name} = {', '.join(map(str, values))}" for name, values in fixed_of(options).items()]
     parts += ["differences accepted"] if accepts_differences(options) else []
     return ", ".join([build["target"], *parts])
 

@@ -19,6 +19,7 @@ from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import (
     AcceptOption,
     BatchOption,
+    FixOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
@@ -34,6 +35,7 @@ from service.cli.options import (
     StdOption,
     TuneOption,
     joined_shapes,
+    joined_values,
     load_checked,
     metadata_from,
     server_flag,
@@ -45,6 +47,7 @@ from service.cli.reports import attached, is_verified, label, summary
 from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.build import Stage
+from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_open_shapes
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, Different, Forbidden, InvalidInput, OctetError, from_json
@@ -87,6 +90,7 @@ def push(
     member: MemberOption = "",
     signature: SignatureOption = "",
     input_shape: InputShapeOption = None,
+    fix: FixOption = None,
     labels: LabelsOption = None,
     mean: MeanOption = "",
     std: StdOption = "",
@@ -106,6 +110,7 @@ def push(
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": joined_shapes(input_shape)} if input_shape else {}
+    options |= {"fix": joined_values(fix)} if fix else {}
     accept = {"accept_differences": "true"} if accept_differences else {}
     if to is not None:
         _push_to(str(file), to, plain_http, server, key, as_json)
@@ -114,7 +119,8 @@ def push(
         raise typer.BadParameter(f"{file} does not exist")
     if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
         raise typer.BadParameter(
-            f"{file} is already compiled, so --target, --numerics, --batch, --tune and --input-shape do not apply"
+            f"{file} is already compiled, so --target, --numerics, --batch, --tune, --input-shape and --fix do not "
+            "apply"
         )
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         metadata = metadata_from(labels, mean, std, resize, layout)
@@ -132,6 +138,7 @@ def push(
             common = {
                 "numerics": numerics,
                 "input_shapes": parse_open_shapes(joined_shapes(input_shape)),
+                "fixed_inputs": parse_fixed(joined_values(fix)),
                 "accept_differences": accept_differences,
             }
             pushed["others"] = _follow_other_targets(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,22 +27,25 @@ def quantize_on_server(
     data: Path | None,
     labels: Path | None,
     options: QuantizationOptions,
-    input_shape: str,
+    inputs: Mapping[str, str],
     target: Path,
     output: Output,
 ) -> dict[str, Any]:
     """Pushes the float model as `name`, has the server quantize it, writes the quantized file to `target`, and follows
     the build of the new version. Returns the report, and the `version` with its `build` and `reports`.
 
+    Args:
+        inputs: the shapes and values of inputs in the form of the API's queries `input_shape` and `fix`.
+
     Raises:
         OctetError: the server refused one of the files, or a build failed.
     """
-    shape = {"input_shape": input_shape} if input_shape else {}
-    pushed = push_model(client, model, name, "host", None, output, shape, detach=True, metadata=options.metadata)[
+    given = {parameter: text for parameter, text in inputs.items() if text}
+    pushed = push_model(client, model, name, "host", None, output, given, detach=True, metadata=options.metadata)[
         "build"
     ]
     version = next(each["version"] for each in pushed["models"] if each["name"] == name)
-    query = {"version": version, **_query(options), **shape}
+    query = {"version": version, **_query(options), **given}
     if data is None:
         build = client.quantize(name, query, None, lambda sent: None)
     else:

@@ -50,9 +50,9 @@ def build_main(
     return outputs
 
 
-def check_names(shapes: Shapes, names: Sequence[str], refusal: type[OctetError] = InvalidInput) -> None:
-    """Raises `refusal` if a given shape does not belong to one of the inputs `names`."""
-    for name in shapes.keys() - set(names) - ({""} if len(names) == 1 else set()):
+def check_names(given: Mapping[str, object], names: Sequence[str], refusal: type[OctetError] = InvalidInput) -> None:
+    """Raises `refusal` if a given shape or value does not belong to one of the inputs `names`."""
+    for name in given.keys() - set(names) - ({""} if len(names) == 1 else set()):
         raise refusal(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(names))}")
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.builder.module import At, Shapes, build_main, check_names, import_stage, param
+from service.compiler.importers.builder.fixing import Declared, check_inputs, elements_of, fixed_inputs
+from service.compiler.importers.builder.module import At, Shapes, build_main, import_stage, param
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.names import shortened
@@ -23,11 +24,12 @@ from service.compiler.importers.onnx.int8_activations import (
     quantize_activations,
     with_unrounded_weights,
 )
-from service.compiler.importers.onnx.model import End, Model
+from service.compiler.importers.onnx.model import End, Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
 from service.compiler.importers.onnx.rewrites.conditions import resolved
 from service.compiler.importers.onnx.rewrites.constants import fold_constants
+from service.compiler.importers.onnx.rewrites.deciding import with_advice
 from service.compiler.importers.onnx.rewrites.pads import merge_pads
 from service.compiler.importers.onnx.rewrites.pairs import merge_pairs
 from service.compiler.importers.onnx.rewrites.redundant import drop_redundant_activations
@@ -37,13 +39,17 @@ from service.compiler.importers.onnx.rewrites.zero_scales import without_zero_sc
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
+from service.core.builds.fixed import Fixed
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.signature import FixedInput
 from service.core.verification.free_rows import COUNT
 
 _MOST_SIZES = 8  # at most this many sizes of a declared shape are shown in a notice
 
 
-def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+def import_model(
+    data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None, fixed: Fixed | None = None
+) -> ImportedModel:
     """Imports the model in an ONNX file. A batch size that the file leaves open becomes 1.
 
     Args:
@@ -51,23 +57,49 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         at: called before each operator is converted, with the operator and the name of its output. The caller can then
             report the operator if this process dies.
         shapes: input name -> shape, for inputs with dimensions that the file leaves open. "" means the only input.
+        fixed: input name -> the elements of an input that becomes a constant.
 
     Raises:
         MalformedModel: the file is not well formed, or an operator's definition is invalid.
         Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
     with import_stage():
-        read = round_products(read_model(data))
-        check_names(shapes or {}, [end.name for end in read.inputs])
-        params = [_param(end, index, shapes or {}) for index, end in enumerate(read.inputs)]
-        merged, notices = merge_pads(resolved(carry_halves(read, params), params))
-        notices += notices_of_small_reals(read)
-        folded = fold_constants(read_dequantizations(merged))
-        needed, dropped = drop_redundant_activations(merge_pairs(without_zero_scales(folded)))
-        model = with_unrounded_weights(fuse(needed))
-        check_support(model)
-        imported = _imported(model, at, params)
-        return replace(imported, notices=(*imported.notices, *notices, *dropped))
+        complete, constants = _with_fixed(read_model(data), shapes or {}, fixed or {})
+        try:
+            imported = _rewritten(round_products(complete), at, shapes or {})
+        except (MalformedModel, Unsupported) as error:
+            raise with_advice(error, complete) from error
+        return replace(imported, signature=replace(imported.signature, fixed=constants))
+
+
+def _rewritten(read: Model, at: At, shapes: Shapes) -> ImportedModel:
+    """Rewrites the graph of the file into one without subgraphs and pairs of conversions, and imports that."""
+    params = [_param(end, index, shapes) for index, end in enumerate(read.inputs)]
+    merged, notices = merge_pads(resolved(carry_halves(read, params), params))
+    notices += notices_of_small_reals(read)
+    folded = fold_constants(read_dequantizations(merged))
+    needed, dropped = drop_redundant_activations(merge_pairs(without_zero_scales(folded)))
+    model = with_unrounded_weights(fuse(needed))
+    check_support(model)
+    imported = _imported(model, at, params)
+    return replace(imported, notices=(*imported.notices, *notices, *dropped))
+
+
+def _with_fixed(model: Model, shapes: Shapes, fixed: Fixed) -> tuple[Model, tuple[FixedInput, ...]]:
+    """Returns `model` with the fixed inputs as constants, and these inputs."""
+    check_inputs([end.name for end in model.inputs], shapes, fixed)
+    inputs = [Declared(end.name, end.dtype, end.shape) for end in model.inputs]
+    found = fixed_inputs(inputs, shapes, fixed)
+    if not found:
+        return model, ()
+    constants = {
+        name: Tensor(name, declared.dtype, each.spec.shape, elements_of(each))
+        for each in found
+        for declared in [inputs[each.index]]
+        for name in [declared.name]
+    }
+    left = tuple(end for end in model.inputs if end.name not in fixed)
+    return replace(model, inputs=left, constants={**model.constants, **constants}), found
 
 
 def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedModel:

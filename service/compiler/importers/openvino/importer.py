@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.builder.fixing import Declared, check_inputs, elements_of, fixed_inputs
 from service.compiler.importers.builder.module import (
     At,
     Shapes,
     agreed_shape,
     build_main,
-    check_names,
     import_stage,
     param,
     unique_specs,
@@ -30,6 +30,7 @@ from service.compiler.importers.openvino.node import Node, State
 from service.compiler.importers.openvino.operators import RULES
 from service.compiler.importers.openvino.operators.sums import readers_of
 from service.compiler.qnn.graph import shape_of
+from service.core.builds.fixed import Fixed
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.signature import DATATYPES, ModelSignature
 
@@ -37,13 +38,16 @@ _OPEN = ("?", "-1")
 _SENDABLE = frozenset(DATATYPES.values())
 
 
-def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+def import_model(
+    data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None, fixed: Fixed | None = None
+) -> ImportedModel:
     """Imports the model in an archive of a graph and its weights. A batch size that the file leaves open becomes 1.
 
     Args:
         data: the file. Constants are copied into the module.
         at: called with every layer, and the name of its output, before the layer is converted.
         shapes: input name -> shape, for inputs with dimensions that the file leaves open; "" means the only input.
+        fixed: input name -> the elements of an input that becomes a constant.
 
     Raises:
         MalformedModel: the file is not well formed, or a layer's definition is invalid.
@@ -51,10 +55,12 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     """
     with import_stage():
         graph, weights = unpack(data)
-        return _imported(read_model(graph), memoryview(weights), at, shapes or {}, len(data))
+        return _imported(read_model(graph), memoryview(weights), at, shapes or {}, fixed or {}, len(data))
 
 
-def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_bytes: int) -> ImportedModel:
+def _imported(
+    model: Model, weights: memoryview, at: At, shapes: Shapes, fixed: Fixed, size_bytes: int
+) -> ImportedModel:
     # OpenVINO's order of inputs and outputs is that of the file
     written = sorted(model.layers, key=lambda layer: layer.index)
     inputs, results = ([layer for layer in written if layer.type == each] for each in (PARAMETER, RESULT))
@@ -64,12 +70,16 @@ def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_by
         raise MalformedModel("the graph has no results, so the model has no outputs")
     _check_support(model.layers)
     names = [_input_name(layer) for layer in inputs]
-    check_names(shapes, names)
-    params = [_param(index, layer, name, shapes) for index, (layer, name) in enumerate(zip(inputs, names, strict=True))]
+    check_inputs(names, shapes, fixed)
+    ends = [_declared(layer, name) for layer, name in zip(inputs, names, strict=True)]
+    constants = fixed_inputs(ends, shapes, fixed)
+    open_inputs = [(layer, end) for layer, end in zip(inputs, ends, strict=True) if end.name not in fixed]
+    params = [_param(index, end, shapes) for index, (_, end) in enumerate(open_inputs)]
     builder = relax.BlockBuilder()
     by_id, readers = {layer.id: layer for layer in model.layers}, readers_of(model.layers)
     state = State(builder, Standard(builder, size_bytes), layers=by_id, readers=readers)
-    state.values |= {(layer.id, 0): each for layer, each in zip(inputs, params, strict=True)}
+    state.values |= {(layer.id, 0): each for (layer, _), each in zip(open_inputs, params, strict=True)}
+    state.values |= {(inputs[each.index].id, 0): elements_of(each) for each in constants}
 
     def convert() -> list[relax.Expr]:
         for layer in model.layers:
@@ -82,16 +92,23 @@ def _imported(model: Model, weights: memoryview, at: At, shapes: Shapes, size_by
         return [_result(state, layer) for layer in results]
 
     outputs = build_main(builder, params, convert)
-    ends = [_output_name(by_id, layer) for layer in results]
+    result_names = [_output_name(by_id, layer) for layer in results]
     signature = ModelSignature(
         unique_specs(
-            ((name, str(each.ty.dtype), shape_of(each), None) for name, each in zip(names, params, strict=True)),
+            (
+                (end.name, str(each.ty.dtype), shape_of(each), None)
+                for (_, end), each in zip(open_inputs, params, strict=True)
+            ),
             "input",
         ),
         unique_specs(
-            ((name, str(each.ty.dtype), shape_of(each), None) for name, each in zip(ends, outputs, strict=True)),
+            (
+                (name, str(each.ty.dtype), shape_of(each), None)
+                for name, each in zip(result_names, outputs, strict=True)
+            ),
             "output",
         ),
+        fixed=constants,
     )
     return ImportedModel(builder.get(), signature, OPENVINO)
 
@@ -108,7 +125,7 @@ def _check_support(layers: Sequence[Layer]) -> None:
         raise unsupported_operators(each, len(layers), first.label, printable(first.name), hint)
 
 
-def _param(index: int, layer: Layer, name: str, shapes: Shapes) -> relax.Var:
+def _declared(layer: Layer, name: str) -> Declared:
     kind = layer.attributes.text("element_type", "f32")
     dtype = DTYPES.get(kind)
     if dtype is None or dtype not in _SENDABLE:
@@ -120,8 +137,12 @@ def _param(index: int, layer: Layer, name: str, shapes: Shapes) -> relax.Var:
         )
     parts = [part.strip() for part in text.split(",")] if text else []
     declared = [None if part in _OPEN or ".." in part else _size(layer, part) for part in parts]
-    shape = agreed_shape(name, declared, shapes.get(name, shapes.get("")))
-    return param(f"input_{index}", shape, dtype)
+    return Declared(name, dtype, declared)
+
+
+def _param(index: int, end: Declared, shapes: Shapes) -> relax.Var:
+    shape = agreed_shape(end.name, end.shape or (), shapes.get(end.name, shapes.get("")))
+    return param(f"input_{index}", shape, end.dtype)
 
 
 def _size(layer: Layer, text: str) -> int:

@@ -16,15 +16,18 @@ from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.file.metadata import metadata_of
 from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.model import Model
-from service.compiler.importers.tflite.shapes import naming_shapes, open_inputs, with_shapes
+from service.compiler.importers.tflite.shapes import naming_shapes, open_inputs, with_fixed, with_shapes
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support
 from service.compiler.importers.tflite.variables import find_states
 from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
+from service.core.builds.fixed import Fixed, without_fixed
 
 
-def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+def import_model(
+    data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None, fixed: Fixed | None = None
+) -> ImportedModel:
     """Returns the model that a TFLite file contains.
 
     Args:
@@ -32,6 +35,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         at: called before each operator is converted, with the operator and its output's name. A supervisor can then
             report the operator if this process dies.
         shapes: input name -> the shape that the input gets instead of the file's; "" means the only input.
+        fixed: input name -> the elements of an input that becomes a constant.
 
     Raises:
         InvalidInput: an input does not exist, or a shape has another number of dimensions.
@@ -39,12 +43,13 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
     with import_stage():
-        model = with_shapes(find_states(read_model(data)), shapes or {})
+        complete, constants = with_fixed(find_states(read_model(data)), shapes or {}, fixed or {})
+        model = with_shapes(complete, without_fixed(shapes or {}, fixed or {}))
         check_support(model)
         model = replace_zero_scales(join_dilated(model))
         with naming_shapes(model, shapes or {}):
             module = _module(model, at)
-        signature = signature_of(_with_outputs(model, module))
+        signature = replace(signature_of(_with_outputs(model, module)), fixed=constants)
         metadata, notices = metadata_of(data, signature)
         return ImportedModel(
             module, signature, TFLITE, metadata, (*_entry_notice(model), *_shape_notice(model, shapes), *notices)

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from service.compiler.importers.builder.fixing import Declared, check_inputs, elements_of, fixed_inputs
 from service.compiler.importers.builder.module import Shapes, agreed_shape, check_names
 from service.compiler.importers.tflite.model import Model, Tensor
 from service.compiler.importers.tflite.signature import signature_of
+from service.core.builds.fixed import Fixed
 from service.core.errors import InvalidInput, MalformedModel, Unsupported
+from service.core.models.signature import FixedInput
 
 _OPEN = -1
 
@@ -32,6 +35,39 @@ def with_shapes(model: Model, shapes: Shapes) -> Model:
         given = shapes.get(name, shapes.get("") if len(names) == 1 else None)
         tensors[index] = _resized(tensors[index], name, given)
     return replace(model, tensors=tuple(tensors))
+
+
+def with_fixed(model: Model, shapes: Shapes, fixed: Fixed) -> tuple[Model, tuple[FixedInput, ...]]:
+    """Returns `model` with the inputs `fixed` as constants, and these inputs.
+
+    Raises:
+        InvalidInput: no input has a given name, or the values do not fit the input.
+    """
+    names = [spec.name for spec in signature_of(model).inputs]
+    check_inputs(names, shapes, fixed)
+    inputs = [
+        Declared(name, tensor.dtype, [None if size == _OPEN else size for size in _declared(tensor)])
+        for name, tensor in zip(names, (model.tensors[index] for index in model.inputs), strict=True)
+    ]
+    found = fixed_inputs(inputs, shapes, fixed)
+    tensors = list(model.tensors)
+    for each in found:
+        index = model.inputs[each.index]
+        tensors[index] = replace(
+            tensors[index],
+            shape=each.spec.shape,
+            signature=(),
+            storage=-1 - index,
+            data=elements_of(each),
+            is_open=False,
+        )
+    chosen = {model.inputs[each.index] for each in found}
+    signatures = tuple(
+        replace(signature, inputs=tuple(end for end in signature.inputs if end[1] not in chosen))
+        for signature in model.signatures
+    )
+    left = tuple(index for index in model.inputs if index not in chosen)
+    return replace(model, tensors=tuple(tensors), inputs=left, signatures=signatures), found
 
 
 def _resized(tensor: Tensor, name: str, given: Sequence[int] | None) -> Tensor:

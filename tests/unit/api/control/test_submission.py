@@ -76,6 +76,17 @@ def test_shapes_of_inputs_are_options_of_the_build(plane: ControlPlane) -> None:
     problem(plane.push(input_shape="x=big"), 400, "invalid_input")
 
 
+def test_fixed_inputs_are_options_of_the_build(plane: ControlPlane) -> None:
+    build = plane.push(fix="sr=16000;mask=1,0").json()
+    assert build["options"] == {"fixed_inputs": {"sr": [16000], "mask": [1, 0]}}
+    assert build["id"] not in (plane.push().json()["id"], plane.push(fix="sr=8000;mask=1,0").json()["id"])
+    problem(plane.push(fix="sr=fast"), 400, "invalid_input")
+    request = {"targets": ["host"], "options": {"fixed_inputs": {"sr": [16000], "mask": [1, 0]}}}
+    assert plane.client.post("/api/v1/models/digits/builds", json=request).json()["builds"][0]["id"] == build["id"]
+    request["options"] = {"fixed_inputs": {"": [1]}}
+    problem(plane.client.post("/api/v1/models/digits/builds", json=request), 400, "invalid_input")
+
+
 def test_torchscript_is_recognized_by_the_end_of_its_archive(plane: ControlPlane) -> None:
     build = plane.client.put("/api/v1/models?name=net", content=script(["return x"])).json()
     assert build["numerics"] == "fbgemm"

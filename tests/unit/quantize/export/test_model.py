@@ -18,6 +18,7 @@ from service.core.models.metadata import Layout, ModelMetadata
 from service.quantize.export.model import as_onnx
 from service.quantize.file.document import Document
 from tests.support.float_networks import pictures, residual_network
+from tests.support.onnx_builder import OnnxBuilder
 from tests.support.tflite_float_network import tflite_residual_network
 from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
 
@@ -82,3 +83,22 @@ def test_an_unsupported_format_has_a_hint() -> None:
     with pytest.raises(Unsupported, match="mxnet cannot be quantized") as caught:
         as_onnx(data, {})
     assert "ONNX" in str(caught.value.hint)
+
+
+def test_an_onnx_file_loses_its_fixed_inputs() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.input("flag", "bool", [])
+    model.node("If", ["flag"], ["y"], then_branch=_branch("Neg"), else_branch=_branch("Abs"))
+    model.output("y", "float32")
+    data = as_onnx(model.build(), {}, fixed={"flag": [True]})
+    assert [each.op_type for each in Document(data).nodes] == ["Neg"]
+    x = np.arange(4, dtype=np.float32).reshape(1, 4)
+    np.testing.assert_array_equal(answers(data, x)[0], -x)
+
+
+def _branch(op_type: str) -> bytes:
+    branch = OnnxBuilder()
+    branch.node(op_type, ["x"], ["result"])
+    branch.output("result", "float32")
+    return branch.graph()

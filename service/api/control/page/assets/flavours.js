@@ -26,6 +26,8 @@ export function askedAgain({ version, target, options }, { kept, wide, bfloat16 
   for (const [name, value] of Object.entries({ correct_bias: false, ...same })) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
   if (shapes.length) query.set("input_shape", shapes.join(";"));
+  const fixed = Object.entries(options.fixed_inputs ?? {}).map(([name, values]) => `${name}=${values.join(",")}`);
+  if (fixed.length) query.set("fix", fixed.join(";"));
   kept.forEach((name) => query.append("keep", name));
   wide.forEach((name) => query.append("wide", name));
   bfloat16.forEach((name) => query.append("bfloat16", name));

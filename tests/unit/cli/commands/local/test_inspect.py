@@ -84,6 +84,17 @@ def test_shapes_of_several_inputs_are_given_together_or_one_by_one(tmp_path: Pat
         assert [each["shape"] for each in facts["signature"]["inputs"]] == [[3, 4], [3, 4]]
 
 
+def test_a_fixed_input_is_shown(tmp_path: Path) -> None:
+    model = OnnxBuilder()
+    model.output(model.node("Add", [model.input(name, "float32", [2]) for name in "ab"]), "float32")
+    path = tmp_path / "add.onnx"
+    path.write_bytes(model.build())
+    facts = json.loads(run("inspect", str(path), "--fix", "b=1,2", "--json"))
+    assert [each["name"] for each in facts["signature"]["inputs"]] == ["a"]
+    assert facts["signature"]["fixed"][0]["values"] == [1, 2]
+    assert "the input b is fixed at [1, 2]" in run("inspect", str(path), "--fix", "b=1,2")
+
+
 def test_a_float_model_that_is_not_compiled_is_outlined(tmp_path: Path) -> None:
     model = OnnxBuilder()
     x = model.input("x", "float32", ["N", 4])
