@@ -159,6 +159,17 @@ class Client:
     def describe(self, name: str, version: int, metadata: Document) -> Document:
         return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
 
+    def put_tokenizer(self, name: str, version: int, tokenizer: bytes) -> Document:
+        """Sets the tokenizer of a version: the bytes of a `tokenizer.json`."""
+        return self._document("PUT", f"/api/v1/models/{name}/versions/{version}/tokenizer", content=tokenizer)
+
+    def tokenizer(self, name: str, version: int) -> bytes:
+        """Returns the tokenizer of a version. Raises `NotFound` if it has none."""
+        return self._request("GET", f"/api/v1/models/{name}/versions/{version}/tokenizer").content
+
+    def targets(self) -> Document:
+        return self._document("GET", "/api/v1/targets")
+
     def delete(self, name: str, version: int | None, force: bool) -> Document:
         path = f"/api/v1/models/{name}" + ("" if version is None else f"/versions/{version}")
         return self._document("DELETE", path, params={"force": "true"} if force else {})

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from service.core.builds import dialects
 from service.core.errors import InvalidInput
 from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
+from service.core.models.task import Task
+from service.core.models.text import MAX_TOKENS, NO_TEXT, Pooling, TextProcessing
 from service.core.settings import Settings, load_settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
@@ -57,8 +59,8 @@ ModelFileOrArtifact = Annotated[
     Path,
     typer.Argument(
         metavar="FILE|DIR",
-        help="A quantized model (TFLite, TorchScript, ONNX, an OpenVINO graph or an MXNet symbol), or a folder that "
-        "octet compile wrote.",
+        help="A quantized model (TFLite, TorchScript, ONNX, an OpenVINO graph or an MXNet symbol), the folder of a "
+        "model as Hugging Face has it, or a folder that octet compile wrote.",
     ),
 ]
 ArtifactDir = Annotated[
@@ -203,6 +205,57 @@ ResizeOption = Annotated[
 LayoutOption = Annotated[
     Layout | None, typer.Option("--layout", help="The layout of the picture input, if its shape does not show it.")
 ]
+VariantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        metavar="NAME",
+        help="The variant of a published model, such as quantized or int8; --list shows them.",
+        show_default="the best for the target",
+    ),
+]
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List the variants in the folder of a published model, and push none.")
+]
+TaskOption = Annotated[
+    Task | None,
+    typer.Option("--task", help="The model's task.", show_default="that of the folder"),
+]
+TokenizerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer",
+        metavar="FILE",
+        help="The tokenizer of a text model: a tokenizer.json.",
+        show_default="that of the folder",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+PoolingOption = Annotated[
+    Pooling | None,
+    typer.Option(
+        "--pooling", help="How the vectors of the tokens become one vector.", show_default="that of the folder"
+    ),
+]
+NormalizeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--normalize/--no-normalize",
+        help="Divide each embedding by its Euclidean norm.",
+        show_default="that of the folder",
+    ),
+]
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-length",
+        min=1,
+        max=MAX_TOKENS,
+        help="The maximum number of tokens; longer texts are truncated.",
+        show_default="that of the folder",
+    ),
+]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Show the stored integers of quantized outputs instead of real values.")
 ]
@@ -241,10 +294,24 @@ def is_reference(given: str) -> bool:
 
 
 def metadata_from(
-    labels: Path | None, mean: str, std: str, resize: Resize | None, layout: Layout | None
+    labels: Path | None,
+    mean: str,
+    std: str,
+    resize: Resize | None,
+    layout: Layout | None,
+    task: Task | None = None,
+    text: TextProcessing = NO_TEXT,
 ) -> ModelMetadata:
     """Returns the model metadata that the options specify. Raises `InvalidInput`."""
-    return ModelMetadata(read_labels(labels) if labels else (), parse_numbers(mean), parse_numbers(std), resize, layout)
+    return ModelMetadata(
+        read_labels(labels) if labels else (),
+        parse_numbers(mean),
+        parse_numbers(std),
+        resize,
+        layout,
+        task=task,
+        text=text,
+    )
 
 
 def read_labels(path: Path) -> tuple[str, ...]:

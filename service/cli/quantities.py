@@ -19,5 +19,11 @@ def count(number: float) -> str:
     return f"{number:.3g}"
 
 
+def size(number_bytes: int) -> str:
+    """`23026053` -> `23.0 MB`."""
+    number, _, prefix = count(number_bytes).partition(" ")
+    return f"{number} {prefix}B"
+
+
 def _three_digits(number: float) -> str:
     return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f}"

@@ -1,8 +1,9 @@
 """Converts a JPEG or PNG to the input of an image model.
 
-The picture is turned upright by its EXIF orientation and resized to the input's height and width (bilinear; the aspect
-ratio is kept only if the model's metadata has `crop`). Transparent parts become white. For a one-channel input it is
-converted to gray. The pixels are then written as
+The picture is turned upright by its EXIF orientation and resized to the input's height and width (bilinear, unless the
+model's metadata names another filter; the aspect ratio is kept only if the metadata has `crop`). If the metadata has a
+size to resize to, the picture is resized to that size, and its center is cropped. Transparent parts become white. For a
+one-channel input it is converted to gray. The pixels are then written as
 
     UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
 
@@ -31,13 +32,15 @@ from PIL.PngImagePlugin import PngImageFile
 from service.core.artifacts.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.models.arrays import Array
-from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize
+from service.core.models.metadata import MAX_SIDE, NOTHING, Layout, ModelMetadata, Resample, Resize
 from service.core.models.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
 from service.core.models.signature import TensorSpec
 
 MAX_SCANS = 64  # most JPEGs have at most ten; even a scan of ten bytes can make the decoder process all pixels
 
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
+
+_FILTERS = {each: Image.Resampling[each.name] for each in Resample}
 
 # How much of the file the decoder receives at a time; deflate expands data at most a thousandfold.
 _PIECE_BYTES = 8 << 10
@@ -105,7 +108,7 @@ def decode(
             raise InvalidInput(
                 f"the picture for input {spec.name!r} is damaged: its file contains two sizes", tensor=spec.name
             )
-        pixels = _pixels(opened, source, height, width, "L" if channels == 1 else "RGB", metadata.resize)
+        pixels = _pixels(opened, source, height, width, "L" if channels == 1 else "RGB", metadata)
     except (OctetError, DecodingStopped):
         raise
     except (
@@ -149,7 +152,7 @@ def _open(data: bytes, source: _Source) -> ImageFile:
     return image
 
 
-def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: str, resize: Resize | None) -> Array:
+def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: str, metadata: ModelMetadata) -> Array:
     """Returns the decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
     picture.decodermaxblock = _PIECE_BYTES
     picture.load()
@@ -160,10 +163,10 @@ def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: 
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     source.check()
     if image.has_transparency_data:
-        image = _resize(_convert(image, "RGBA"), (width, height), resize)
+        image = _resize(_convert(image, "RGBA"), (width, height), metadata)
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(mode)
     else:
-        image = _resize(_convert(image, mode), (width, height), resize)
+        image = _resize(_convert(image, mode), (width, height), metadata)
     return np.asarray(image)
 
 
@@ -172,10 +175,41 @@ def _convert(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _resize(image: Image.Image, size: tuple[int, int], resize: Resize | None) -> Image.Image:
-    if resize is Resize.CROP:
-        return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
-    return image.resize(size, Image.Resampling.BILINEAR)
+def _resize(image: Image.Image, size: tuple[int, int], metadata: ModelMetadata) -> Image.Image:
+    """Returns the picture in `size`, its width and height."""
+    method = _FILTERS[metadata.resample or Resample.BILINEAR]
+    if metadata.resize_to:
+        return _crop(image.resize(_size_before_crop(image, size, metadata.resize_to), method), size)
+    if metadata.resize is Resize.CROP:
+        return ImageOps.fit(image, size, method)
+    return image.resize(size, method)
+
+
+def _size_before_crop(image: Image.Image, size: tuple[int, int], resize_to: tuple[int, ...]) -> tuple[int, int]:
+    """Returns the width and height to which a picture is resized. If the shorter edge is given, the longer one keeps
+    the aspect ratio, rounded down as in torchvision.
+
+    Raises:
+        TooLarge: the longer edge would have more than `MAX_SIDE` pixels.
+    """
+    if len(resize_to) == 2:
+        return resize_to[1], resize_to[0]
+    (edge,) = resize_to
+    shorter, longer = sorted(image.size)
+    if edge * longer > MAX_SIDE * shorter:
+        raise TooLarge(
+            f"the picture of {image.width} x {image.height} pixels is too long to be resized", hint="crop it first"
+        )
+    length = edge * longer // shorter
+    return (edge, length) if image.width <= image.height else (length, edge)
+
+
+def _crop(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Returns the center of a picture, with black borders where the picture is smaller, as in torchvision."""
+    if image.size == size:
+        return image
+    left, top = ((have - want) // 2 for have, want in zip(image.size, size, strict=True))
+    return image.crop((left, top, left + size[0], top + size[1]))
 
 
 def _as_input(pixels: Array, spec: TensorSpec) -> Array:

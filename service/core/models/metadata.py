@@ -17,6 +17,7 @@ from service.core.models.task import Activation, Task
 from service.core.models.text import NO_TEXT, TextProcessing
 
 MAX_LABELS = 100_000
+MAX_SIDE = 1 << 14  # the limit for a side of a resized picture
 MAX_LABELS_CHARACTERS = 2 << 20  # the limit for all labels together
 
 
@@ -25,6 +26,17 @@ class Resize(StrEnum):
 
     STRETCH = "stretch"  # the aspect ratio may change
     CROP = "crop"  # the aspect ratio is kept; the excess is cut off equally at two opposite edges
+
+
+class Resample(StrEnum):
+    """The filters that compute the pixels of a resized picture, as Pillow defines them."""
+
+    NEAREST = "nearest"
+    BOX = "box"
+    BILINEAR = "bilinear"
+    HAMMING = "hamming"
+    BICUBIC = "bicubic"
+    LANCZOS = "lanczos"
 
 
 class Layout(StrEnum):
@@ -44,6 +56,9 @@ class ModelMetadata:
             (pixel / 255 - mean) / std, the convention of torchvision's `Normalize`.
         resize: how pictures are resized.
         layout: the order of the axes, for inputs whose shape does not determine it.
+        resample: the filter that resizes pictures.
+        resize_to: the size to which a picture is resized before the center of the input's size is cropped: its shorter
+            edge, or its height and width. If it is set, `resize` is not used.
         task: the task of the model, which determines the form of its results.
         activation: the function that converts the outputs of a classifier to scores.
         text: the processing of text, for models of text.
@@ -54,6 +69,8 @@ class ModelMetadata:
     std: tuple[float, ...] = ()
     resize: Resize | None = None
     layout: Layout | None = None
+    resample: Resample | None = None
+    resize_to: tuple[int, ...] = ()
     task: Task | None = None
     activation: Activation | None = None
     text: TextProcessing = NO_TEXT
@@ -65,6 +82,10 @@ class ModelMetadata:
                 raise InvalidInput(
                     f"{name} is {_comma_separated(values)}", hint="one number for each channel, or one for all"
                 )
+        if len(self.resize_to) > 2 or not all(1 <= side <= MAX_SIDE for side in self.resize_to):
+            raise InvalidInput(
+                f"resize_to is {_comma_separated(self.resize_to)}", hint="the shorter edge, or the height and the width"
+            )
         if any(value <= 0 for value in self.std):
             raise InvalidInput(f"std is {_comma_separated(self.std)}, but each number has to be above 0")
         if len(self.labels) > MAX_LABELS or sum(map(len, self.labels)) > MAX_LABELS_CHARACTERS:
@@ -82,7 +103,12 @@ class ModelMetadata:
             f"{len(self.labels)} label{'s' if len(self.labels) > 1 else ''}" if self.labels else "",
             f"mean {_comma_separated(self.mean)}" if self.mean else "",
             f"std {_comma_separated(self.std)}" if self.std else "",
-            *(str(each) for each in (self.resize, self.layout, self.task, self.activation, self.text) if each),
+            f"resized to {_comma_separated(self.resize_to)}" if self.resize_to else "",
+            *(
+                str(each)
+                for each in (self.resize, self.resample, self.layout, self.task, self.activation, self.text)
+                if each
+            ),
         ]
         return ", ".join(filter(None, parts))
 
@@ -94,17 +120,22 @@ class ModelMetadata:
     @property
     def of_pictures(self) -> ModelMetadata:
         """Only the members that define how a picture becomes an input."""
-        return ModelMetadata(mean=self.mean, std=self.std, resize=self.resize, layout=self.layout)
+        return replace(self, labels=(), task=None, activation=None, text=NO_TEXT)
 
     def over(self, other: ModelMetadata) -> ModelMetadata:
-        """Returns this metadata with missing members taken from `other`. `mean` and `std` are taken together."""
+        """Returns this metadata with missing members taken from `other`. `mean` and `std` are taken together, and so
+        are `resize`, `resample` and `resize_to`.
+        """
         mean, std = (self.mean, self.std) if self.is_normalized else (other.mean, other.std)
+        resizing = self if self.resize or self.resample or self.resize_to else other
         return ModelMetadata(
             self.labels or other.labels,
             mean,
             std,
-            self.resize or other.resize,
+            resizing.resize,
             self.layout or other.layout,
+            resizing.resample,
+            resizing.resize_to,
             self.task or other.task,
             self.activation or other.activation,
             self.text.over(other.text),
@@ -118,6 +149,8 @@ class ModelMetadata:
             "std": list(self.std),
             "resize": self.resize,
             "layout": self.layout,
+            "resample": self.resample,
+            "resize_to": list(self.resize_to),
             "task": self.task,
             "activation": self.activation,
             "text": self.text.to_json(),
@@ -136,10 +169,13 @@ class ModelMetadata:
             if not all(isinstance(label, str) for label in labels):
                 raise ValueError("a label is not a string")
             mean, std = (tuple(map(float, members.get(name, ()))) for name in ("mean", "std"))
+            sides = members.get("resize_to", ())
+            if not all(isinstance(side, int) for side in sides):
+                raise ValueError("resize_to does not consist of whole numbers")
             enums = {name: (of, members.get(name)) for name, of in _ENUMS.items()}
             chosen: dict[str, Any] = {name: of(value) for name, (of, value) in enums.items() if value is not None}
             text = TextProcessing.from_json(members.get("text") or {})
-            return ModelMetadata(tuple(labels), mean, std, **chosen, text=text)
+            return ModelMetadata(tuple(labels), mean, std, **chosen, resize_to=tuple(sides), text=text)
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidInput(f"a model's metadata is not well formed: {error}") from error
 
@@ -186,4 +222,10 @@ def _comma_separated(values: Sequence[float]) -> str:
 
 
 NOTHING = ModelMetadata()
-_ENUMS: Mapping[str, type[StrEnum]] = {"resize": Resize, "layout": Layout, "task": Task, "activation": Activation}
+_ENUMS: Mapping[str, type[StrEnum]] = {
+    "resize": Resize,
+    "layout": Layout,
+    "resample": Resample,
+    "task": Task,
+    "activation": Activation,
+}

@@ -17,7 +17,7 @@ from PIL import Image
 
 from service.core.artifacts.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
-from service.core.models.metadata import Layout, ModelMetadata, Resize
+from service.core.models.metadata import Layout, ModelMetadata, Resample, Resize
 from service.core.models.picture import MAX_PIXELS, is_picture
 from service.core.models.signature import Quantization, TensorSpec
 from service.runtime import image
@@ -254,6 +254,30 @@ def test_a_crop_keeps_the_aspect_ratio_and_the_center() -> None:
     np.testing.assert_array_equal(
         image.decode(png, GRAY), image.decode(png, GRAY, ModelMetadata(resize=Resize.STRETCH))
     )
+
+
+@pytest.mark.parametrize("size", [(50, 40), (40, 50)])
+def test_a_picture_can_be_resized_by_its_shorter_edge_before_its_center_is_cropped(size: tuple[int, int]) -> None:
+    picture = noise("RGB", size)
+    longer = 10 * 50 // 40
+    resized = picture.resize((longer, 10) if size[0] > size[1] else (10, longer), Image.Resampling.BICUBIC)
+    left, top = (resized.width - 6) // 2, (resized.height - 8) // 2
+    expected = np.asarray(resized.crop((left, top, left + 6, top + 8)))
+    metadata = ModelMetadata(resample=Resample.BICUBIC, resize_to=(10,))
+    assert np.array_equal(image.decode(encode(picture), TensorSpec("x", "UINT8", (1, 8, 6, 3)), metadata)[0], expected)
+
+
+def test_a_picture_can_be_resized_to_a_height_and_a_width() -> None:
+    picture = noise("RGB", (50, 40))
+    metadata = ModelMetadata(resample=Resample.LANCZOS, resize_to=(8, 6))
+    expected = np.asarray(picture.resize((6, 8), Image.Resampling.LANCZOS))
+    assert np.array_equal(image.decode(encode(picture), TensorSpec("x", "UINT8", (1, 8, 6, 3)), metadata)[0], expected)
+
+
+def test_a_picture_that_would_become_too_long_is_refused() -> None:
+    metadata = ModelMetadata(resize_to=(256,))
+    with pytest.raises(TooLarge, match="too long to be resized"):
+        image.decode(encode(noise("RGB", (8000, 2))), TensorSpec("x", "UINT8", (1, 8, 6, 3)), metadata)
 
 
 def test_the_layout_decides_if_the_shape_is_ambiguous() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import DIGEST_PATTERN, Wire
-from service.core.models.metadata import MAX_LABELS, Layout, Resize
+from service.core.models.metadata import MAX_LABELS, Layout, Resample, Resize
 from service.core.models.task import Activation, Task
 from service.core.models.text import MAX_TOKENS, Pooling, Side, TokenInput
 
@@ -114,6 +114,13 @@ class Metadata(Wire):
         "the aspect ratio.",
     )
     layout: Layout | None = Field(None, description="The layout of the picture input, if its shape does not show it.")
+    resample: Resample | None = Field(None, description="The filter that resizes pictures; `bilinear` by default.")
+    resize_to: list[int] = Field(
+        [],
+        max_length=2,
+        description="The size to which a picture is resized before its center is cropped to the input's size: the "
+        "shorter edge, or the height and the width. It replaces `resize`.",
+    )
     task: Task | None = Field(None, description="The task, which determines the form of results.")
     activation: Activation | None = Field(
         None, description="The function that converts the outputs of a classifier to scores."

@@ -49,7 +49,7 @@ from service.core.builds.quantization import (
     parse_share,
 )
 from service.core.errors import InvalidInput
-from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.metadata import ModelMetadata
 from service.quantize.local import quantize_to, require_folder
 
 _CURVES = (".json", ".svg", ".png")
@@ -376,11 +376,12 @@ def _push(
 ) -> dict[str, Any]:
     from service.cli.client import Client
     from service.cli.commands.remote.push import push_model
+    from service.cli.published import Description
     from service.cli.reports import summary
 
     options = {"input_shape": shape} if shape else {}
     with Client(server_url(server), key) as client:
-        pushed = push_model(client, file, name, "host", None, output, options, metadata=metadata or NOTHING)
+        pushed = push_model(client, file, name, "host", None, output, options, described=Description(metadata))
     if not output.as_json:
         output.show(f"{name} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
     return pushed

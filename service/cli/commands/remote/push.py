@@ -25,15 +25,22 @@ from service.cli.options import (
     KeyOption,
     LabelsOption,
     LayoutOption,
+    ListOption,
+    MaxLengthOption,
     MeanOption,
     MemberOption,
     ModelFileOrArtifact,
+    NormalizeOption,
     NumericsOption,
+    PoolingOption,
     ResizeOption,
     ServerOption,
     SignatureOption,
     StdOption,
+    TaskOption,
+    TokenizerOption,
     TuneOption,
+    VariantOption,
     joined_shapes,
     joined_values,
     load_checked,
@@ -42,17 +49,29 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import Output, reporting
+from service.cli.published import (
+    UNDESCRIBED,
+    Description,
+    describe_file,
+    document_of,
+    name_of,
+    read_folder,
+    show_description,
+    show_variants,
+    target_of,
+)
 from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
 from service.cli.reports import attached, is_verified, label, summary
 from service.cli.stages import StageView
+from service.compiler.importers.published.reading import is_published
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.build import Stage
 from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_open_shapes
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, Different, Forbidden, InvalidInput, OctetError, from_json
-from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.model import model_name_of
+from service.core.models.text import TextProcessing
 from service.core.target import ALL
 
 _NOT_BUILT = ("failed", "canceled")
@@ -96,6 +115,13 @@ def push(
     std: StdOption = "",
     resize: ResizeOption = None,
     layout: LayoutOption = None,
+    variant: VariantOption = None,
+    lists: ListOption = False,
+    task: TaskOption = None,
+    tokenizer: TokenizerOption = None,
+    pooling: PoolingOption = None,
+    normalize: NormalizeOption = None,
+    max_length: MaxLengthOption = None,
     accept_differences: AcceptOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
@@ -103,6 +129,9 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead of compiled.
+
+    From the folder of a published model, the best variant for the target is pushed, with the tokenizer, labels and
+    preprocessing that the folder defines.
 
     Exit status 3: the model was built but is not served, because its outputs differ from the reference runtime's.
 
@@ -117,23 +146,40 @@ def push(
         return
     if not file.exists():
         raise typer.BadParameter(f"{file} does not exist")
-    if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
+    is_folder = is_published(file)
+    if not is_folder and (variant or lists):
+        raise typer.BadParameter("--variant and --list need the folder of a published model")
+    if lists:
+        with reporting(as_json) as output:
+            show_variants(output, file, variant, target)
+        return
+    if file.is_dir() and not is_folder and (target, numerics, options) != ("host", None, {"batch": "1"}):
         raise typer.BadParameter(
             f"{file} is already compiled, so --target, --numerics, --batch, --tune, --input-shape and --fix do not "
             "apply"
         )
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        metadata = metadata_from(labels, mean, std, resize, layout)
+        text = TextProcessing(max_length=max_length, pooling=pooling, normalize=normalize)
+        metadata = metadata_from(labels, mean, std, resize, layout, task, text)
+        name, published = name or (name_of(file) if is_folder else model_name_of(file)), None
+        if is_folder:
+            at = target_of(client, target)
+            published, described = read_folder(file, variant, at, metadata, tokenizer)
+            show_description(output, published, described)
+            file = published.file
+        else:
+            described = describe_file(metadata, tokenizer)
         if file.is_dir():
             from service.compiler.build.artifact_archive import archive_of
 
             with archive_of(file) as upload:
-                pushed = push_artifact(client, upload, name or model_name_of(file), output, detach, metadata, accept)
+                pushed = push_artifact(client, upload, name, output, detach, described, accept)
             _send_score(client, file, pushed["build"]["artifact"], output)
         else:
             with upload_of(file, member, signature) as upload:
-                name_here, options = name or model_name_of(file), options | accept
-                pushed = push_model(client, upload, name_here, target, numerics, output, options, detach, metadata)
+                pushed = push_model(client, upload, name, target, numerics, output, options | accept, detach, described)
+        if published is not None:
+            pushed["published"] = document_of(published)
         if target == ALL:
             common = {
                 "numerics": numerics,
@@ -141,9 +187,7 @@ def push(
                 "fixed_inputs": parse_fixed(joined_values(fix)),
                 "accept_differences": accept_differences,
             }
-            pushed["others"] = _follow_other_targets(
-                client, name or model_name_of(file), pushed["build"], common, output, detach
-            )
+            pushed["others"] = _follow_other_targets(client, name, pushed["build"], common, output, detach)
         if as_json:
             output.document(pushed)
         else:
@@ -196,7 +240,7 @@ def push_model(
     output: Output,
     options: Mapping[str, str] | None = None,
     detach: bool = False,
-    metadata: ModelMetadata = NOTHING,
+    described: Description = UNDESCRIBED,
 ) -> dict[str, Any]:
     """Pushes a model, follows the build to its end, and returns `{build, reports, cached, seconds}`.
 
@@ -207,7 +251,7 @@ def push_model(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push(file, name, target, numerics, on_sent, options)
 
-    return _push_and_follow(client, file, name, send, output, detach, metadata)
+    return _push_and_follow(client, file, name, send, output, detach, described)
 
 
 def push_artifact(
@@ -216,7 +260,7 @@ def push_artifact(
     name: str,
     output: Output,
     detach: bool = False,
-    metadata: ModelMetadata = NOTHING,
+    described: Description = UNDESCRIBED,
     options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Pushes an archive of an artifact, like `push_model`. The build of an archive verifies the artifact instead of
@@ -226,7 +270,7 @@ def push_artifact(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push_artifact(archive, name, on_sent, options)
 
-    return _push_and_follow(client, archive, name, send, output, detach, metadata)
+    return _push_and_follow(client, archive, name, send, output, detach, described)
 
 
 def _follow_other_targets(
@@ -256,12 +300,14 @@ def _follow_other_targets(
 
 
 def _push_and_follow(
-    client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
+    client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, described: Description
 ) -> dict[str, Any]:
     started_s = time.monotonic()
     build = upload_with_progress(file, send, output)
-    if metadata:
-        client.describe(name, _version_of(build, name), metadata.to_json())
+    if described.metadata:
+        client.describe(name, _version_of(build, name), described.metadata.to_json())
+    if described.tokenizer:
+        client.put_tokenizer(name, _version_of(build, name), described.tokenizer)
     cached = build["state"] in _BUILT
     if not (cached or detach):
         build = follow(client, build, output)

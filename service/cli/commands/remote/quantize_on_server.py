@@ -13,6 +13,7 @@ from typing import Any
 from service.cli.client import Client
 from service.cli.commands.remote.push import follow, push_model, upload_with_progress
 from service.cli.output import Output
+from service.cli.published import Description
 from service.cli.reports import attached
 from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import InvalidInput
@@ -41,9 +42,9 @@ def quantize_on_server(
         OctetError: the server refused one of the files, or a build failed.
     """
     given = {parameter: text for parameter, text in inputs.items() if text}
-    pushed = push_model(client, model, name, "host", None, output, given, detach=True, metadata=options.metadata)[
-        "build"
-    ]
+    pushed = push_model(
+        client, model, name, "host", None, output, given, detach=True, described=Description(options.metadata)
+    )["build"]
     version = next(each["version"] for each in pushed["models"] if each["name"] == name)
     query = {"version": version, **_query(options), **given}
     if data is None:

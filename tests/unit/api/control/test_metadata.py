@@ -15,6 +15,8 @@ NOTHING: dict[str, Any] = {
     "std": [],
     "resize": None,
     "layout": None,
+    "resample": None,
+    "resize_to": [],
     "task": None,
     "activation": None,
     "text": None,

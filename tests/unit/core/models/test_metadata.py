@@ -14,7 +14,7 @@ from service.core.models.task import Activation, Task
 from service.core.models.text import Pooling, TextProcessing
 
 TEXT = TextProcessing(digest_of(b"{}"), 2, max_length=256, pooling=Pooling.MEAN)
-PICTURE = ModelMetadata(mean=(0.5, 0.4, 0.3), std=(0.1,), resize=Resize.CROP, layout=Layout.NCHW)
+PICTURE = ModelMetadata(mean=(0.5, 0.4, 0.3), std=(0.1,), resize=Resize.CROP, layout=Layout.NCHW, resize_to=(256,))
 ALL = replace(PICTURE, labels=("cat", "dög"), task=Task.EMBED, activation=Activation.SOFTMAX, text=TEXT)
 
 
@@ -56,6 +56,11 @@ def test_a_mean_is_never_mixed_with_the_standard_deviation_of_another() -> None:
         {"resize": "magnify"},
         {"layout": "nwhc"},
         {"task": "chat"},
+        {"resample": "cubic"},
+        {"resize_to": [1, 2, 3]},
+        {"resize_to": [0]},
+        {"resize_to": [1.5]},
+        {"resize_to": [1 << 15]},
         {"activation": "relu"},
         {"text": {"pooling": "median"}},
         {"text": [1]},
