@@ -40,6 +40,7 @@ from service.core.settings import Settings
 from service.workers.data_plane import plane, program
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
+from service.workers.preprocess.process import answer
 from tests.support import gates, runners
 from tests.support.runners import affine, digits, identity
 from tests.support.tables import TARGET, Tables
@@ -127,6 +128,7 @@ class DataPlane:
         """Starts the process. At the end, stops it after its last response."""
         with ExitStack() as stack:
             listeners = {"control": stack.enter_context(_unix(self._address))}
+            listeners["preprocess"] = stack.enter_context(_unix(self._address + b"-preprocess"))
             listeners["http"] = stack.enter_context(_loopback())
             if self.services.settings.grpc:
                 listeners["grpc"] = stack.enter_context(_loopback())
@@ -218,7 +220,16 @@ class DataPlane:
 
         listener = Listener(self.services, take)
         self.orders.listener = listener
-        return [loop.create_task(listener.keep_telling()), loop.create_task(self.orders.run())]
+        work = listener.keep_telling(), self.orders.run(), self._preprocess()
+        return [loop.create_task(each) for each in work]
+
+    async def _preprocess(self) -> None:
+        """Does the work of the preprocessing process, for each data plane process in turn."""
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, self._address + b"-preprocess")
+            await answer(connection)
 
 
 @asynccontextmanager

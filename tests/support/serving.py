@@ -93,6 +93,10 @@ class Served:
         """Returns the process id of the control plane, which is the child that handles forwarded requests."""
         return self._child("control-plane")
 
+    def preprocessor(self) -> int:
+        """Returns the process id of the child that decodes pictures. It runs once a picture was sent."""
+        return self._child("preprocessor")
+
     def _child(self, name: str) -> int:
         """Waits for a child and returns its process id. The wait is needed because restarting a dead child takes a
         moment.

@@ -1,18 +1,16 @@
-"""The data plane's questions: resolving a model's name, decoding a picture, and repository calls over gRPC."""
+"""The data plane's questions: resolving a model's name, and repository calls over gRPC."""
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from service.api.access import ANYBODY
 from service.api.access.audit import caller
 from service.api.access.tenants import shorten_names, tenant
-from service.api.data_plane.pictures import PictureQueue
 from service.api.documents import title_of
 from service.api.grpc.status import status_of as grpc_status_of
 from service.api.oip.address import parse_address
@@ -21,10 +19,8 @@ from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.access.tenant import owner_of
 from service.core.errors import NotReady, OctetError
-from service.core.models.picture import MAX_PIXELS
 from service.workers.data_plane.messages import Question
 from service.workers.data_plane.plane import Answer, DataPlane
-from service.workers.inference import Served
 
 if TYPE_CHECKING:
     from service.api.grpc.repository import Calls
@@ -39,7 +35,6 @@ class Questions:
 
     def __init__(self, services: Services) -> None:
         self._services, self._registry = services, services.registry
-        self._pictures = PictureQueue()
 
     @cached_property
     def _calls(self) -> Calls:
@@ -64,8 +59,6 @@ class Questions:
                 resolver = self._services.routing or self._registry
                 await resolver.resolve(*parse_address(question["model"], question["version"]))
                 return b""
-            case "picture":
-                return await self._decoded(question, data)
             case "call":
                 who = question["caller"] or ANYBODY
                 caller.set((who, question["request_id"]))
@@ -78,21 +71,6 @@ class Questions:
         if isinstance(knows, DataPlane):
             raise NotReady(f"this process has no worker {worker}")
         return await knows.connect(worker)
-
-    async def _decoded(self, question: Question, data: bytes) -> bytes:
-        served = self._registry.served(question["key"])
-        if served is None:
-            raise NotReady(hint="try again later")
-        pixels = question["pixels"] if question["pixels"] >= 0 else None
-        work = partial(_decode, data, served, question["input"], pixels)
-        return await self._pictures.run(question["peer"], pixels, work)
-
-
-def _decode(picture: bytes, served: Served, index: int, pixels: int | None, is_withdrawn: Callable[[], bool]) -> bytes:
-    from service.runtime.image import decode  # imported only if needed: Pillow takes 3 MB, and most models take tensors
-
-    spec, most = served.signature.largest.inputs[index], MAX_PIXELS if pixels is None else pixels
-    return decode(picture, spec, served.metadata, is_withdrawn=is_withdrawn, most_pixels=most).tobytes()
 
 
 def _problem(exception: Exception) -> Members:

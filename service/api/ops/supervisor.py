@@ -1,9 +1,10 @@
 """The supervisor: the process that a person starts and stops with `octet serve`, `octet api` or `octet worker`.
 
-It keeps the data plane and the control plane running. For `octet serve` it also runs a compile worker while builds are
-queued. The supervisor owns the listening sockets, so that the ports stay reserved and clients get a response while the
-data plane is down. It ends child processes that hang, and records which artifacts ran when a data plane crashed or was
-ended. The supervisor has no other task, so that little can crash it. The child processes import their own code.
+It keeps the data plane and the control plane running. It also runs a preprocessing process if the data plane requests
+one and, for `octet serve`, a compile worker while builds are queued. The supervisor owns the listening sockets, so that
+the ports stay reserved and clients get a response while the data plane is down. It ends child processes that hang, and
+records which artifacts ran when a data plane crashed or was ended. The supervisor has no other task, so that little can
+crash it. The child processes import their own code.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         if settings.grpc:
             listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
         check_writable(settings.data_dir)  # this creates the folder, so it must come after the ports are reserved
-        control = stack.enter_context(_control())
-        supervisor = _Supervisor(settings, listeners, control, compile, on_started)
+        links = {name: stack.enter_context(_link()) for name in ("control", "preprocess")}
+        supervisor = _Supervisor(settings, listeners, links, compile, on_started)
         return await supervisor.run(signals)
 
 
@@ -122,13 +123,13 @@ class _Supervisor:
         self,
         settings: Settings,
         listeners: Mapping[str, socket.socket],
-        control: socket.socket,
+        links: Mapping[str, socket.socket],
         compile: bool,
         on_started: Callable[[Started], None],
     ) -> None:
-        self._settings, self._listeners, self._control, self._compile = settings, listeners, control, compile
+        self._settings, self._listeners, self._links, self._compile = settings, listeners, links, compile
         self._on_started: Callable[[Started], None] | None = on_started
-        self._address: bytes = control.getsockname()
+        self._link_addresses: dict[str, bytes] = {name: each.getsockname() for name, each in links.items()}
         # The actual ports, if port 0 was requested. Children close the sockets that they do not use.
         names = {"http": "port", "grpc": "grpc_port"}
         self._ports = {names[kind]: int(listener.getsockname()[1]) for kind, listener in listeners.items()}
@@ -150,8 +151,9 @@ class _Supervisor:
             "data plane",
             self._be_data_plane,
             grace_s=grace_s,
-            keep=[control.fileno(), *(listener.fileno() for listener in listeners.values())],
+            keep=[each.fileno() for each in (*links.values(), *listeners.values())],
             on_ready=self._standby.end,
+            on_want=self._preprocessor_is_wanted,
             on_end=self._data_plane_ended,
             silence_s=settings.watchdog_s,
             watch=self._calls.look,
@@ -174,7 +176,10 @@ class _Supervisor:
             on_demand=True,
             silence_s=settings.watchdog_s,
         )
-        self._children = [self._data_plane, self._control_plane, self._compile_worker]
+        self._preprocessor = SupervisedProcess(
+            "preprocessor", self._be_preprocessor, on_demand=True, silence_s=settings.watchdog_s
+        )
+        self._children = [self._data_plane, self._control_plane, self._compile_worker, self._preprocessor]
 
     async def run(self, signals: asyncio.Queue[int]) -> int:
         serving = asyncio.ensure_future(self._data_plane.run())
@@ -183,7 +188,9 @@ class _Supervisor:
         # Without this, garbage collection in a child would write to all pages that the child shares with its parent, so
         # that the kernel would copy these pages.
         gc.freeze()
-        running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
+        running = asyncio.gather(
+            serving, self._control_plane.run(), self._compile_worker.run(), self._preprocessor.run()
+        )
         try:
             await running
             # by now the public data plane has answered all requests that it forwarded to the tenants' data planes
@@ -207,7 +214,7 @@ class _Supervisor:
         self._data_plane.stop()
         # The data plane still answers requests on open connections, and needs the control plane for some of them.
         await asyncio.wait([serving], timeout=_PARTING_S)
-        for child in (self._control_plane, self._compile_worker):
+        for child in (self._control_plane, self._compile_worker, self._preprocessor):
             child.stop()
         number = await signals.get()
         for child in self._children:
@@ -231,8 +238,8 @@ class _Supervisor:
         readable = folder_of_front(settings) if settings.plane_per_tenant else settings.store_dir
         readable.mkdir(parents=True, exist_ok=True)
         ready()
-        inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
-        inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
+        inherited = {name: each.fileno() for name, each in (*self._listeners.items(), *self._links.items())}
+        inherited |= {"running": self._running.descriptor, "held": ready.descriptor}
         # if each tenant has its own data plane, the tenants' data planes load the models
         uses_gpus = self._has_gpus and not settings.plane_per_tenant
         program.become(inherited, [readable], program.writable(settings), messages, uses_gpus=uses_gpus)
@@ -244,12 +251,27 @@ class _Supervisor:
         gc.freeze()
         gc.enable()
         settings = self._settings.model_copy(update=self._ports)
-        run(settings, self._address, self._certificate, ready, self._addresses, self._tenants.wanted)
+        run(
+            settings,
+            self._link_addresses["control"],
+            self._certificate,
+            ready,
+            self._addresses,
+            self._tenants.wanted,
+        )
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
 
         run_until_signaled(self._settings, on_started=lambda _: ready(), is_lasting=False, beat=ready.beat)
+
+    def _be_preprocessor(self, ready: Ready) -> None:
+        from service.workers.preprocess.process import run
+
+        run(self._link_addresses["preprocess"], ready)
+
+    def _preprocessor_is_wanted(self) -> None:
+        self._preprocessor.want()
 
     def _compiler_is_wanted(self) -> None:
         if self._compile:
@@ -299,10 +321,10 @@ class _Supervisor:
         return True
 
 
-def _control() -> socket.socket:
-    """Returns the socket on which the data plane accepts the control plane's connection. The kernel chooses the
-    socket's name, in the abstract namespace, so that no file is left behind. The data plane checks which process
-    connects.
+def _link() -> socket.socket:
+    """Returns a socket on which the data plane accepts the connection of another process of this server. The kernel
+    chooses the socket's name, in the abstract namespace, so that no file is left behind. The data plane checks which
+    process connects.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind("")

@@ -1,4 +1,6 @@
-"""The processes of the tenants' data planes. Each has its own sockets, and its own table of running calls."""
+"""The processes of the tenants' data planes. Each has its own sockets, its own table of running calls, and its own
+preprocessing process, so that a hostile picture can reach only the tenant to whose model it was sent.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ _BACKLOG = 2048
 @dataclass(frozen=True)
 class _Child:
     process: SupervisedProcess
+    preprocessor: SupervisedProcess
     task: asyncio.Task[None]
     stack: ExitStack
 
@@ -79,6 +82,7 @@ class TenantProcesses:
         self._is_stopping = True
         for child in self._children.values():
             child.process.kill()
+            child.preprocessor.kill()
 
     def _start(self, tenant: str) -> None:
         stack, running = ExitStack(), RunningCalls()
@@ -86,35 +90,46 @@ class TenantProcesses:
         stack.callback(running.close)
         control = stack.enter_context(_listening(self._addresses.control(tenant)))
         http = stack.enter_context(_listening(self._addresses.http(tenant)))
+        preprocess = stack.enter_context(_listening(self._addresses.preprocess(tenant)))
 
         def be(ready: Ready) -> None:
             raise_descriptors()
             folder = folder_of(self._settings, tenant)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             ready()
-            inherited = {"control": control.fileno(), "http": http.fileno()}
+            inherited = {"control": control.fileno(), "http": http.fileno(), "preprocess": preprocess.fileno()}
             inherited |= {"running": running.descriptor, "held": ready.descriptor}
             first = [(orders.configure(self._settings), b"")]
             program.become(inherited, [folder], [], first, uses_gpus=self._uses_gpus)
 
-        name = f"data plane of {tenant or 'the operator'}"
+        def be_preprocessor(ready: Ready) -> None:
+            from service.workers.preprocess.process import run
+
+            run(self._addresses.preprocess(tenant), ready)
+
+        whose = tenant or "the operator"
+        name = f"data plane of {whose}"
 
         def ended(end: End) -> bool:
             self._on_crash(end, running, calls, f"the {name}")
             return True
 
+        preprocessor = SupervisedProcess(
+            f"preprocessor of {whose}", be_preprocessor, on_demand=True, silence_s=self._settings.watchdog_s
+        )
         process = SupervisedProcess(
             name,
             be,
             grace_s=self._grace_s,
-            keep=(control.fileno(), http.fileno()),
+            keep=(control.fileno(), http.fileno(), preprocess.fileno()),
+            on_want=preprocessor.want,
             on_end=ended,
             silence_s=self._settings.watchdog_s,
             watch=calls.look,
             last_words=program.GIVE_UP,
         )
-        task = asyncio.create_task(process.run())
-        self._children[tenant] = _Child(process, task, stack)
+        task = asyncio.create_task(_run(process, preprocessor))
+        self._children[tenant] = _Child(process, preprocessor, task, stack)
         task.add_done_callback(lambda _: self._ended(tenant))
 
     def _ended(self, tenant: str) -> None:
@@ -124,6 +139,16 @@ class TenantProcesses:
             _logger.error("the data plane of %s is not restarted: %s", tenant or "the operator", error)
         elif tenant in self._wanted and not self._is_stopping:  # the data plane was requested again while it ended
             self._start(tenant)
+
+
+async def _run(data_plane: SupervisedProcess, preprocessor: SupervisedProcess) -> None:
+    """Keeps a data plane running, and its preprocessing process while the data plane requests it."""
+    preprocessing = asyncio.create_task(preprocessor.run())
+    try:
+        await data_plane.run()
+    finally:
+        preprocessor.stop()
+        await preprocessing
 
 
 def _listening(name: bytes) -> socket.socket:

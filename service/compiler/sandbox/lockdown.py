@@ -62,6 +62,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
             execute=execute,
             places_threads=limits.places_threads,
             uses_gpus=limits.cards,
+            connected=limits.connected,
         )
 
 

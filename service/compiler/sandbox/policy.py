@@ -83,6 +83,7 @@ class Limits:
         places_threads: true if the child may set the processors of its threads, so that its timings are the same as
             outside the sandbox. The child can then also set the processors of other processes of its user.
         cards: true if the child may use NVIDIA GPUs; see `sandbox.gpus`.
+        connected: true if the child may send and receive over sockets that are already connected.
     """
 
     wall_s: float
@@ -95,6 +96,7 @@ class Limits:
     processors: tuple[int, ...] = ()
     places_threads: bool = False
     cards: bool = False
+    connected: bool = False
     stall_s: float | None = None
 
 

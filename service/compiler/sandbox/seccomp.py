@@ -91,6 +91,7 @@ def build(
     execute: bool = False,
     places_threads: bool = False,
     uses_gpus: bool = False,
+    connected: bool = False,
 ) -> bpf.Program:
     """Returns the filter for `machine` (`x86_64` or `aarch64`).
 
@@ -102,6 +103,8 @@ def build(
         places_threads: true if the process may set the processors of any thread. A filter cannot distinguish the
             threads of this process from those of other processes.
         uses_gpus: true if NVIDIA's driver runs in the process; see `gpus`.
+        connected: true if the process may send and receive over sockets that are already connected. It can then name no
+            other address.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -131,6 +134,8 @@ def build(
         conditions["socket"] = passes + bpf.give(refuse)
         conditions["setsockopt"] = among(1, [socket.SOL_SOCKET])
         conditions["connect"] = bpf.give(bpf.RET_ERRNO | errno.ENOENT)
+    if connected:
+        conditions |= _connected()
     if threads:
         must = bpf.when_masked(bpf.argument(0), _CLONE_THREAD, _CLONE_THREAD, bpf.give(allow)) + bpf.give(refuse)
         conditions["clone"] = [
@@ -170,6 +175,27 @@ def _ioctl_of_gpus() -> bpf.Program:
     ]
 
 
+def _connected() -> dict[str, bpf.Program]:
+    """Returns conditions for calls on connected sockets.
+
+    `sendmsg` is not among them, because it takes an address from memory, which a filter cannot read. `sendto` may not
+    connect a socket (MSG_FASTOPEN), and its address, a pointer in two words, must be null.
+    """
+    refuse, allow = bpf.give(bpf.RET_ERRNO | errno.EPERM), bpf.give(bpf.RET_ALLOW)
+    upper = bpf.argument(4) + 4
+    return {
+        "recvfrom": allow,
+        "recvmsg": allow,
+        "sendto": [
+            *bpf.when_masked(bpf.argument(3), socket.MSG_FASTOPEN, socket.MSG_FASTOPEN, refuse),
+            *bpf.when_masked(
+                bpf.argument(4), 0xFFFF_FFFF, 0, [*bpf.when_masked(upper, 0xFFFF_FFFF, 0, allow), *refuse]
+            ),
+            *refuse,
+        ],
+    }
+
+
 def _open(flags: int) -> bpf.Program:
     # Landlock checks rights by the access mode; before version 3, it does not check truncation. O_RDONLY | O_TRUNC
     # truncates a file. So does access mode 3 ("for ioctl only"), which allows neither reading nor writing.
@@ -197,7 +223,12 @@ def is_available() -> bool:
 
 
 def install(
-    *, threads: bool = True, execute: bool = False, places_threads: bool = False, uses_gpus: bool = False
+    *,
+    threads: bool = True,
+    execute: bool = False,
+    places_threads: bool = False,
+    uses_gpus: bool = False,
+    connected: bool = False,
 ) -> None:
     """Installs the filter permanently for all threads of this process (TSYNC). Requires no_new_privs.
 
@@ -211,6 +242,7 @@ def install(
         execute=execute,
         places_threads=places_threads,
         uses_gpus=uses_gpus,
+        connected=connected,
     )
     packed = b"".join(instruction.pack() for instruction in program)
     instructions = ctypes.create_string_buffer(packed, len(packed))

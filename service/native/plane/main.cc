@@ -1,17 +1,19 @@
 // The data plane: a process that serves inference requests and nothing else. docs/adr/0042 describes how it works with
 // the control plane.
 //
-//     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--updates FD]
-//                 [--reads PATH]... [--writes PATH]... [--held FD] [--cards PATH] [--notify FD]
+//     octet-plane [--control FD] [--preprocess FD] [--http FD] [--grpc FD] [--running FD] [--orders FD]
+//                 [--updates FD] [--reads PATH]... [--writes PATH]... [--held FD] [--cards PATH] [--notify FD]
 //
 // Each FD is the number of an inherited descriptor:
 //
-// --control, --http, --grpc: listening sockets for the control plane, HTTP and gRPC
+// --control, --preprocess, --http, --grpc: listening sockets for the control plane, the preprocessing process, HTTP and
+//            gRPC
 // --orders   a file or pipe of frames that are executed before anything else, as if the control plane had sent them
 // --updates  a stream of such frames from a process that watches files; nothing is sent back
 // --running  the table of running calls (control/loading.h)
 // --held     a pipe whose closing tells the supervisor that this process has ended. A line is written to it twice a
-//            second, so the supervisor can also detect that the event loop hangs.
+//            second, so the supervisor can also detect that the event loop hangs. Another line requests the
+//            preprocessing process.
 // --notify   a socket to systemd, which receives notifications (sd_notify)
 //
 // `--reads` is a folder of artifacts. If it is given, the process gives up its rights to all other files. In the
@@ -48,6 +50,7 @@
 #include "control/orders.h"
 #include "control/plane.h"
 #include "control/prediction.h"
+#include "control/preprocessor.h"
 #include "net/gzip.h"
 #include "net/opening.h"
 #include "net/reactor.h"
@@ -78,14 +81,6 @@ sigset_t ending_signals() {
   return ends;
 }
 
-// Returns true if the peer is a process of the same user. This is checked because other users may see the socket's
-// name.
-bool is_same_user(int descriptor) {
-  ucred peer{};
-  socklen_t bytes = sizeof peer;
-  return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
-}
-
 class Process {
  public:
   explicit Process(const std::map<std::string, int>& descriptors)
@@ -113,10 +108,15 @@ class Process {
     if (!descriptors.count("running"))
       reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
     if (descriptors.count("notify")) notify_systemd_regularly(descriptors.at("notify"));
-    if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
+    if (descriptors.count("held")) {
+      int pipe = descriptors.at("held");
+      reactor_.every(kBeatEveryS, [pipe](double) { tell_supervisor(pipe, "{\"beat\":true}\n"); });
+      plane_.preprocessor->want = [pipe] { tell_supervisor(pipe, "{\"wanted\":true}\n"); };
+    }
     if (descriptors.count("orders")) execute_first(descriptors.at("orders"));
     if (descriptors.count("updates")) watch_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
+    if (descriptors.count("preprocess")) listen_for_preprocessor(descriptors.at("preprocess"));
     if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), connection_factory(Port::kHttp));
     if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), connection_factory(Port::kGrpc));
   }
@@ -189,11 +189,10 @@ class Process {
   }
 
   // Never blocks: if the pipe is full, the line is dropped.
-  static void beat(int pipe) {
-    static constexpr std::string_view kLine = "{\"beat\":true}\n";
+  static void tell_supervisor(int pipe, std::string_view line) {
     pollfd writable{pipe, POLLOUT, 0};
     if (::poll(&writable, 1, 0) == 1 && (writable.revents & POLLOUT)) {
-      [[maybe_unused]] ssize_t count = ::write(pipe, kLine.data(), kLine.size());
+      [[maybe_unused]] ssize_t count = ::write(pipe, line.data(), line.size());
     }
   }
 
@@ -272,15 +271,34 @@ class Process {
     });
   }
 
+  // There is one preprocessing process at a time: a new connection replaces the current one.
+  void listen_for_preprocessor(int listener) {
+    plane_.preprocessor->is_available = true;
+    reactor_.watch(listener, [this, listener](uint32_t) {
+      int descriptor = accept_process(listener);
+      if (descriptor < 0) return;
+      leave_preprocessor();
+      reactor_.watch(descriptor, [this](uint32_t events) { handle_preprocessor(events); }, true);
+      plane_.preprocessor->open(descriptor);
+    });
+    reactor_.every(kBeatEveryS, [this](double now_s) { plane_.preprocessor->check(now_s); });
+  }
+
+  void handle_preprocessor(uint32_t events) {
+    if (!plane_.preprocessor->on_event((events & EPOLLOUT) != 0)) leave_preprocessor();
+  }
+
+  void leave_preprocessor() {
+    if (plane_.preprocessor->descriptor() < 0) return;
+    reactor_.unwatch(plane_.preprocessor->descriptor());
+    plane_.preprocessor->close();
+  }
+
   // There is one control plane at a time: a new connection replaces the current one.
   void listen_for_control(int listener) {
     reactor_.watch(listener, [this, listener](uint32_t) {
-      int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      int descriptor = accept_process(listener);
       if (descriptor < 0) return;
-      if (!is_same_user(descriptor)) {
-        ::close(descriptor);
-        return;
-      }
       leave_control();
       plane_.link.open(descriptor);
       reactor_.watch(descriptor, [this](uint32_t events) { handle_control(events); }, true);

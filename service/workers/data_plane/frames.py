@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 _HEAD = struct.Struct("<II")
 _LONGEST_BYTES = 256 << 20
 

@@ -142,19 +142,15 @@ class Sample(TypedDict):
 
 
 class Question(TypedDict):
-    """A question of the data plane, which the control plane answers with the same number. `kind` is `resolve`,
-    `picture`, `call` or `connect`, and determines which of the
-    other members are set.
+    """A question of the data plane, which the control plane answers with the same number.
+
+    `kind` is `resolve`, `call` or `connect`, and determines which of the other members are set.
     """
 
     question: int
     kind: str
     model: NotRequired[str]
     version: NotRequired[str]
-    key: NotRequired[int]
-    input: NotRequired[int]
-    peer: NotRequired[str]
-    pixels: NotRequired[int]
     path: NotRequired[str]
     caller: NotRequired[str]
     request_id: NotRequired[str]

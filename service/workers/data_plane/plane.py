@@ -14,7 +14,6 @@ import socket
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, cast
 
 from service.core.digest import canonical_json
@@ -31,7 +30,6 @@ _PAUSE_S = 0.1
 # if the data plane cannot be reached for this long, a warning is logged; until then it may be starting
 _WARN_AFTER_S = 2.0
 _KEY_BYTES = 6  # a key of this many bytes fits into a JSON number exactly
-_WITHDRAWN = {"problem": {"code": "deadline_passed", "title": "Withdrawn.", "http": 504, "grpc": 4}}
 
 Members = dict[str, Any]
 Order = tuple[Members, bytes]
@@ -139,8 +137,6 @@ class DataPlane:
         self._gathering: dict[int, asyncio.Future[None]] = {}
         self._gathers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        # the pictures that are being decoded, by the number of the question
-        self._pictures: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Connects to the data plane, and reconnects whenever the connection is lost, until canceled."""
@@ -283,13 +279,7 @@ class DataPlane:
                 self.listener.reported(cast(Report, message))
                 _settle(self._gathering.pop(message["gather"], None))
             case "question":
-                task = self._do(self._answer(cast(Question, message), data))
-                if message["kind"] == "picture":
-                    self._pictures[message["question"]] = task
-                    task.add_done_callback(partial(self._finish_decoding, message["question"], self._link))
-            case "withdraw":
-                if (decoding := self._pictures.get(message["question"])) is not None:
-                    decoding.cancel()
+                self._do(self._answer(cast(Question, message), data))
             case "distrusted":
                 self.listener.distrusted(message["worker"], message["reason"])
             case "connection":
@@ -326,8 +316,6 @@ class DataPlane:
             for done in waiting.values():
                 _settle(done, error)
             waiting.clear()
-        for decoding in self._pictures.values():  # the clients were connected to the data plane that has ended
-            decoding.cancel()
         self._gone.set()
         if was_reached:
             self.listener.lost()
@@ -342,15 +330,7 @@ class DataPlane:
         elif answer.passed is not None:
             answer.passed.close()
 
-    def _finish_decoding(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
-        if self._pictures.get(question) is task:  # the next data plane counts its questions from 1 again
-            del self._pictures[question]
-        if (
-            task.cancelled() and link is not None
-        ):  # the data plane releases the picture's memory when it gets any response
-            link.send({"type": "answer", "question": question, **_WITHDRAWN})
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:
             try:
                 await work
@@ -361,7 +341,6 @@ class DataPlane:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: work.close())  # closes the work also if the task was canceled before it began
-        return task
 
 
 def _settle(done: asyncio.Future[None] | None, error: Exception | None = None) -> None:

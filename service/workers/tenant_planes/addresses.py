@@ -33,6 +33,10 @@ class Addresses:
         """Returns the address of the Unix socket on which a tenant's data plane accepts requests."""
         return self._name("http", tenant)
 
+    def preprocess(self, tenant: str) -> bytes:
+        """Returns the address of the Unix socket on which a tenant's data plane accepts its preprocessing process."""
+        return self._name("preprocess", tenant)
+
     def key(self, tenant: str) -> str:
         """Returns the key that the public data plane sends with each request. The tenant's data plane learns the key,
         so each tenant has a different one.

@@ -140,8 +140,6 @@ class Member(PlaneListener):
         match question:
             case {"kind": "resolve", "model": str(model), "version": str()}:
                 return owner_of(model) == self.tenant
-            case {"kind": "picture", "key": int(key), "input": int()}:
-                return key in self.models
         return False
 
     def _accepted(self, report: Report) -> Report:

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from tests.support.data_plane import connect, packed, unpacked
+from tests.support.pictures import large_png
 from tests.support.runners import affine, digits, identity
 from tests.support.tables import Tables
 
@@ -177,17 +178,6 @@ async def test_bytes_for_an_input_that_is_not_an_image(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.post("/v2/models/numbers/infer", content=body, headers=headers)
     assert "is sent as 'BYTES', but the model takes INT8" in response.json()["error"]
-
-
-def large_png(side: int = 5790) -> bytes:
-    """Returns a PNG file of 98 KB that decodes to 33 million pixels."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    rows = zlib.compress(bytes((3 * side + 1) * side), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 LARGE = large_png()

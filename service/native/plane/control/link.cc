@@ -151,4 +151,15 @@ bool Link::flush() {
   return is_open();
 }
 
+int accept_process(int listener) {
+  int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (descriptor < 0) return -1;
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  bool is_known = ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0;
+  if (is_known && peer.uid == ::geteuid()) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
 }  // namespace octet::plane

@@ -15,7 +15,7 @@
 
 namespace octet::plane {
 
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 
 // Must be used on one thread. Frames that are sent while the link is closed are lost. A control plane that connects
 // gets the complete state again (see Orders::send_hello).
@@ -64,5 +64,9 @@ class Link {
   std::deque<Unsent> unsent_;
   size_t unsent_bytes_ = 0;
 };
+
+// Accepts a connection of a process of the same user. Others may see the socket's name, so they are refused. Returns -1
+// if there is no such connection.
+int accept_process(int listener);
 
 }  // namespace octet::plane

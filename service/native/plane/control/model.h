@@ -33,7 +33,8 @@ struct Model {
   std::string target;
   Signature signature;
   std::shared_ptr<ModelQueue> queue;
-  std::string parameters_json;  // the labels and preprocessing in its metadata, as JSON; empty if it has none
+  std::string preprocessing_json;  // how pictures become its inputs, as JSON; empty if the metadata does not say it
+  std::string parameters_json;     // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  // The timeout of requests that set none.

@@ -147,13 +147,15 @@ void Orders::describe(std::string_view its) {
   JsonReader json(its);
   int64_t key = 0;
   std::vector<std::string> labels;
-  std::string parameters;
+  std::string parameters, preprocessing;
   read_object(json, {{"key", whole(json, key)},
                      {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
+                     {"preprocessing", [&] { preprocessing = json.value(); }},
                      {"parameters", [&] { parameters = json.value(); }}});
   auto found = models_.find(key);
   if (found == models_.end()) return;
   found->second->signature.labels = std::move(labels);
+  found->second->preprocessing_json = std::move(preprocessing);
   found->second->parameters_json = std::move(parameters);
 }
 

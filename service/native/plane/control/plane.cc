@@ -11,8 +11,7 @@
 #include <functional>
 #include <system_error>
 
-#include "control/prediction.h"
-#include "request/picture.h"
+#include "control/preprocessor.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {
@@ -23,28 +22,6 @@ constexpr double kTickS = 0.025;  // alarms are rounded up to multiples of this,
 constexpr int kDescriptorBits = 32;
 constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // after this number, numbering restarts at 1
 constexpr size_t kLongestId = 128;
-
-// Reserves memory for a picture until it is decoded. A picture that is larger than the limit of a connection is charged
-// the whole limit. So it reaches the control plane, which refuses it with a better message than "queue full".
-std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
-                                         std::optional<uint64_t> pixels) {
-  auto bounded = [&](Resource what, uint64_t amount) {
-    return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
-  };
-  const uint64_t kUnknown = budgets.most(Resource::kPixels);
-  std::vector<Reservation> reservations;
-  reservations.push_back(budget.reserve(Resource::kPictures, 1));
-  reservations.push_back(budget.reserve(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
-  reservations.push_back(budget.reserve(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
-  for (const Reservation& each : reservations) {
-    if (each) continue;
-    Problem problem(ErrorType::kQueueFull, "too many pictures of this client wait to be decoded",
-                    "send fewer or smaller pictures at a time");
-    problem.retry_after_s = 1;
-    throw problem;
-  }
-  return reservations;
-}
 
 }  // namespace
 
@@ -61,7 +38,9 @@ int64_t Alarms::due(double now_s) {
   return exchange;
 }
 
-Plane::Plane() = default;
+Plane::Plane() : preprocessor(std::make_unique<Preprocessor>(*this)) {}
+
+Plane::~Plane() = default;
 
 int64_t Plane::next_exchange(int descriptor) {
   exchanges_ = exchanges_ % kMostExchanges + 1;
@@ -74,10 +53,10 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
 }
 
 int64_t Plane::send_question(int64_t exchange, std::string_view type, const std::function<void(JsonWriter&)>& members,
-                             const std::string& bytes, QuestionHandler handler, std::vector<Reservation> reservations) {
-  PendingQuestion pending{exchange, std::string(type), std::move(handler), std::move(reservations)};
+                             const std::string& bytes, QuestionHandler handler) {
+  PendingQuestion pending{exchange, std::move(handler)};
   if (!link.is_open()) {
-    Problem problem = unavailable(type);
+    Problem problem = unavailable();
     deliver(pending, {&problem, {}, {}});
     return 0;
   }
@@ -92,11 +71,7 @@ int64_t Plane::send_question(int64_t exchange, std::string_view type, const std:
   return question;
 }
 
-Problem Plane::unavailable(std::string_view type) const {
-  if (is_alone && type == "picture") {
-    return Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
-                   "send a tensor, or use octet serve");
-  }
+Problem Plane::unavailable() const {
   if (is_alone) return Problem(ErrorType::kNotFound, "unknown model, version or method");
   return Problem(ErrorType::kRestarting,
                  "the server's control plane is starting; models that are already loaded are served",
@@ -125,50 +100,6 @@ void Plane::resolve_for_workers(int64_t exchange, const std::string& model, cons
                 });
 }
 
-std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
-                                   PeerBudget& budget,
-                                   const std::function<void(size_t index, const QuestionResponse& response)>& handler) {
-  struct Picture {
-    size_t index;
-    std::string file;
-    std::optional<uint64_t> pixels;
-    std::vector<Reservation> reservations;
-  };
-  std::vector<Picture> pictures;  // if one picture is not admitted, none is sent
-  for (const auto& [index, file] : prediction.pictures()) {
-    std::optional<uint64_t> pixels = pixels_of(file);
-    pictures.push_back({index, std::string(file), pixels, reserve_picture(*budgets, budget, file, pixels)});
-  }
-  int64_t key = prediction.model().key;
-  std::vector<std::pair<size_t, size_t>> inputs;  // copied, because the response to a question may destroy `prediction`
-  for (const Picture& each : pictures) inputs.emplace_back(each.index, prediction.request().inputs[each.index].index);
-  std::vector<int64_t> questions;
-  for (size_t at = 0; at < pictures.size(); ++at) {
-    Picture& picture = pictures[at];
-    size_t index = picture.index;
-    auto members = [&](JsonWriter& json) {
-      json.member("key").integer(key).member("input").integer(static_cast<int64_t>(inputs[at].second));
-      json.member("peer").string(client);
-      json.member("pixels").integer(picture.pixels ? static_cast<int64_t>(*picture.pixels) : -1);
-    };
-    int64_t question = send_question(
-        exchange, "picture", members, std::move(picture.file),
-        [handler, index](const QuestionResponse& response) { handler(index, response); },
-        std::move(picture.reservations));
-    if (question != 0) questions.push_back(question);
-  }
-  return questions;
-}
-
-void Plane::withdraw(const std::vector<int64_t>& questions) {
-  for (int64_t question : questions) {
-    if (!pending_.contains(question)) continue;
-    JsonWriter json;
-    json.begin('{').member("type").string("withdraw").member("question").integer(question).end('}');
-    link.send(json.take());
-  }
-}
-
 void Plane::on_response(int64_t question, const QuestionResponse& response) {
   auto found = pending_.find(question);
   if (found == pending_.end()) return;
@@ -184,7 +115,7 @@ void Plane::deliver(const PendingQuestion& pending, const QuestionResponse& resp
 
 void Plane::fail_questions() {
   for (auto& [question, pending] : std::exchange(pending_, {})) {
-    Problem problem = unavailable(pending.type);
+    Problem problem = unavailable();
     deliver(pending, {&problem, {}, {}});
   }
 }

@@ -91,6 +91,7 @@ using QuestionHandler = std::function<void(const QuestionResponse&)>;
 class Plane {
  public:
   Plane();
+  ~Plane();
 
   Limits limits;
   Routes routes;
@@ -133,11 +134,11 @@ class Plane {
   // Sends a question to the control plane on behalf of an exchange. `members` writes additional members of the
   // question's JSON. `handler` receives the response if the exchange's connection still exists; if `exchange` is 0, it
   // always receives the response. If the control plane is not connected, or disconnects before it responds, `handler`
-  // receives a Problem. `reservations` are released when the question is answered.
+  // receives a Problem.
   //
   // Returns the question's number, or 0 if it was not sent.
   int64_t send_question(int64_t exchange, std::string_view type, const std::function<void(class JsonWriter&)>& members,
-                        const std::string& bytes, QuestionHandler handler, std::vector<Reservation> reservations = {});
+                        const std::string& bytes, QuestionHandler handler);
   // Asks the control plane to load a model that this process does not know. `found` receives the route, or null and the
   // reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
@@ -146,20 +147,10 @@ class Plane {
   // why none can.
   void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                            std::function<void(const Problem* problem)> then);
-  // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
-  // `handler` is called with each response and the index of its input. `client` is the address that sent the pictures,
-  // which the control plane uses for fair scheduling. Throws Problem if the pictures exceed `budget`, the budget of the
-  // client's connection.
-  std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
-                              PeerBudget& budget,
-                              const std::function<void(size_t index, const QuestionResponse& response)>& handler);
-  // Withdraws these questions, because their clients have left or were refused. The reservations of a question are
-  // released only when the control plane has responded, because its picture may be in the middle of decoding.
-  void withdraw(const std::vector<int64_t>& questions);
   void on_response(int64_t question, const QuestionResponse& response);
   void fail_questions();
   // The response to a question while the control plane is not connected.
-  Problem unavailable(std::string_view type = {}) const;
+  Problem unavailable() const;
 
   std::string_view date();  // the current value of the header `Date`
 
@@ -168,15 +159,14 @@ class Plane {
   std::function<void(int64_t exchange, const std::function<void(class Peer&)>& act)> with;
   std::function<void(int descriptor, std::unique_ptr<class Peer> peer)> take_in;
   std::shared_ptr<class Upstreams> upstreams;  // connections to workers
+  std::unique_ptr<class Preprocessor> preprocessor;
   std::function<void(const Cluster::Change& change)> workers_changed = [](const auto&) {};
 
  private:
   int64_t exchanges_ = 0, questions_ = 0;
   struct PendingQuestion {
     int64_t exchange;
-    std::string type;
     QuestionHandler handler;
-    std::vector<Reservation> reservations;
   };
 
   void deliver(const PendingQuestion& pending, const QuestionResponse& response);

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "control/preprocessor.h"
 #include "net/gzip.h"
 #include "net/reading.h"
 
@@ -99,7 +100,7 @@ void Call::submit() {
       if (--pictures_ == 0) enqueue();
     });
   };
-  questions_ = plane_.decode(id_, *prediction_, client_, *reservations.answers.budget(), decoded);
+  questions_ = plane_.preprocessor->decode(id_, *prediction_, client_, *reservations.answers.budget(), decoded);
 }
 
 void Call::enqueue() {
@@ -181,7 +182,7 @@ void Call::on_ran() {
 void Call::abandon() {
   if (proxy_request_ != nullptr) proxy_request_->abandon();
   proxy_request_.reset();
-  plane_.withdraw(std::exchange(questions_, {}));
+  plane_.preprocessor->withdraw(std::exchange(questions_, {}));
   pictures_ = 0;
 }
 

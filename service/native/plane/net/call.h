@@ -81,7 +81,7 @@ class Call {
   void admit(const Route& route, double began_s);
   // Fills the inputs by `body_parser_`, and then submits the prediction.
   void fill();
-  // Submits the prediction whose inputs are filled, after the control plane has decoded its pictures.
+  // Submits the prediction whose inputs are filled, after its pictures are decoded.
   void submit();
   // Sends the request to a worker, whose response `listener` receives.
   void forward(ProxyListener& listener, ForwardedRequest request);
@@ -118,7 +118,7 @@ class Call {
  private:
   void enqueue();
 
-  std::vector<int64_t> questions_;  // The questions to the control plane about the pictures.
+  std::vector<int64_t> questions_;  // The questions to the preprocessing process.
 };
 
 }  // namespace octet::plane

@@ -40,7 +40,7 @@ struct Terms {
 struct GivenInput {
   size_t index;  // the index in the model's signature
   Shape shape;
-  bool is_picture;  // True if the control plane must decode it.
+  bool is_picture;  // True if the preprocessing process must decode it.
   bool is_bare;     // The picture is the whole body, without a length before it.
   Elements elements;
   size_t bytes;  // the size of the tensor in bytes

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from service.api.data_plane.pictures import SMALL_PIXELS, PictureQueue
 from service.core.models.picture import MAX_PIXELS
+from service.workers.preprocess.pictures import SMALL_PIXELS, PictureQueue
 
 pytestmark = pytest.mark.anyio
 GIVE_UP_S = 60.0

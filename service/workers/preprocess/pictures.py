@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from threading import Event
+from time import monotonic
 
 from service.core.models.picture import MAX_PIXELS
 
@@ -99,6 +100,12 @@ class PictureQueue:
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
         self._small, self._large = _Line(), _Line()
         self._running = self._running_large = self._running_pixels = 0
+        self._began_s: dict[_Picture, float] = {}  # the pictures that are being decoded, the one that began first first
+
+    @property
+    def longest_s(self) -> float:
+        """Returns how long the picture that began first has been decoded; 0 if none is being decoded."""
+        return monotonic() - next(iter(self._began_s.values()), monotonic())
 
     async def run(self, client: str, pixels: int | None, decode: Decode) -> bytes:
         """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
@@ -153,6 +160,7 @@ class PictureQueue:
     def _begin(self, picture: _Picture) -> None:
         self._line_of(picture).start(picture)
         self._running += 1
+        self._began_s[picture] = monotonic()
         if picture.pixels > SMALL_PIXELS:
             self._running_large += 1
             self._running_pixels += picture.pixels
@@ -161,6 +169,7 @@ class PictureQueue:
     def _end(self, picture: _Picture) -> None:
         self._line_of(picture).end(picture)
         self._running -= 1
+        del self._began_s[picture]
         if picture.pixels > SMALL_PIXELS:
             self._running_large -= 1
             self._running_pixels -= picture.pixels

@@ -1,0 +1,177 @@
+#include "control/preprocessor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "control/prediction.h"
+#include "request/picture.h"
+#include "request/problem_reader.h"
+#include "text/json_members.h"
+#include "text/json_writer.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr double kPatienceS = 10;  // how long a question waits for a process that starts
+constexpr int kMostAttempts = 2;
+
+// Reserves memory for a picture until it is decoded. A picture that is larger than the limit of a connection is charged
+// the whole limit. So it reaches the preprocessing process, which refuses it with a better message than "queue full".
+std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
+                                         std::optional<uint64_t> pixels) {
+  auto bounded = [&](Resource what, uint64_t amount) {
+    return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
+  };
+  const uint64_t kUnknown = budgets.most(Resource::kPixels);
+  std::vector<Reservation> reservations;
+  reservations.push_back(budget.reserve(Resource::kPictures, 1));
+  reservations.push_back(budget.reserve(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
+  reservations.push_back(budget.reserve(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
+  for (const Reservation& each : reservations) {
+    if (each) continue;
+    Problem problem(ErrorType::kQueueFull, "too many pictures of this client wait to be decoded",
+                    "send fewer or smaller pictures at a time");
+    problem.retry_after_s = 1;
+    throw problem;
+  }
+  return reservations;
+}
+
+// Writes the input that a picture is converted to. If the model has buckets, it is that of the largest bucket.
+void write_input(JsonWriter& json, const Signature& signature, size_t input) {
+  const TensorSpec& spec = signature.inputs[input];
+  const Shape& shape = signature.buckets.empty() ? spec.shape : signature.buckets.back().inputs[input];
+  json.member("input").begin('{').member("name").string(spec.name);
+  json.member("datatype").string(facts(spec.datatype).name).member("shape").begin('[');
+  for (int64_t size : shape) json.integer(size);
+  json.end(']');
+  if (spec.quantization) {
+    json.member("quantization").begin('{').member("scale").number(spec.quantization->scale);
+    json.member("zero_point").integer(spec.quantization->zero_point).end('}');
+  }
+  json.end('}');
+}
+
+}  // namespace
+
+std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
+                                          PeerBudget& budget, const Decoded& decoded) {
+  if (!is_available) {
+    throw Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
+                  "send a tensor, or use octet serve");
+  }
+  const Model& model = prediction.model();
+  std::vector<int64_t> numbers;
+  std::vector<Question> questions;  // if one picture is not admitted, none is sent
+  for (const auto& [index, file] : prediction.pictures()) {
+    std::optional<uint64_t> pixels = pixels_of(file);
+    std::vector<Reservation> reservations = reserve_picture(*plane_.budgets, budget, file, pixels);
+    numbers.push_back(++asked_);
+    JsonWriter json;
+    json.begin('{').member("type").string("question").member("question").integer(asked_);
+    json.member("kind").string("picture").member("peer").string(client);
+    json.member("pixels").integer(pixels ? static_cast<int64_t>(*pixels) : -1);
+    write_input(json, model.signature, prediction.request().inputs[index].index);
+    if (!model.preprocessing_json.empty()) json.member("preprocessing").raw(model.preprocessing_json);
+    json.end('}');
+    auto handler = [decoded, index = index](const QuestionResponse& response) { decoded(index, response); };
+    questions.push_back({exchange, json.take(), std::string(file), handler, std::move(reservations), now_s()});
+  }
+  for (size_t at = 0; at < questions.size(); ++at) ask(numbers[at], std::move(questions[at]));
+  return numbers;
+}
+
+void Preprocessor::ask(int64_t number, Question question) {
+  Question& kept = questions_[number] = std::move(question);
+  if (link_.is_open()) return send(kept);
+  want();
+}
+
+void Preprocessor::send(Question& question) {
+  ++question.attempts;
+  link_.send(question.json, question.bytes);
+}
+
+void Preprocessor::withdraw(const std::vector<int64_t>& questions) {
+  for (int64_t number : questions) {
+    auto found = questions_.find(number);
+    if (found == questions_.end()) continue;
+    if (!link_.is_open()) {
+      questions_.erase(found);
+      continue;
+    }
+    found->second.is_withdrawn = true;
+    JsonWriter json;
+    json.begin('{').member("type").string("withdraw").member("question").integer(number).end('}');
+    link_.send(json.take());
+  }
+}
+
+void Preprocessor::open(int descriptor) {
+  link_.open(descriptor);
+  for (auto& [number, question] : questions_) send(question);
+}
+
+void Preprocessor::close() {
+  link_.close();
+  std::erase_if(questions_, [](const auto& each) { return each.second.is_withdrawn; });
+  for (auto& [number, question] : questions_) question.waits_since_s = now_s();
+  fail([](const Question& each) { return each.attempts >= kMostAttempts; },
+       "the process that decodes pictures ended while it worked on this request");
+  if (!questions_.empty()) want();
+}
+
+void Preprocessor::check(double now_s) {
+  if (link_.is_open() || questions_.empty()) return;
+  fail([now_s](const Question& each) { return now_s - each.waits_since_s > kPatienceS; },
+       "the process that decodes pictures is not running");
+  if (!questions_.empty()) want();
+}
+
+void Preprocessor::fail(const std::function<bool(const Question&)>& is_lost, const std::string& detail) {
+  std::vector<Question> lost;
+  for (auto each = questions_.begin(); each != questions_.end();) {
+    if (!is_lost(each->second)) {
+      ++each;
+      continue;
+    }
+    lost.push_back(std::move(each->second));
+    each = questions_.erase(each);
+  }
+  Problem problem(ErrorType::kRestarting, detail, "try again in a second");
+  for (const Question& each : lost) deliver(each, {&problem, {}, {}});
+}
+
+bool Preprocessor::on_event(bool is_writable) {
+  if (is_writable && !link_.flush()) return false;
+  try {
+    return link_.receive([this](const Link::Frame& frame) { on_frame(frame); });
+  } catch (const Problem& problem) {
+    std::fprintf(stderr, "octet-plane: invalid message of the preprocessing process: %s\n", problem.what());
+    return false;
+  }
+}
+
+void Preprocessor::on_frame(const Link::Frame& frame) {
+  JsonReader json(frame.json);
+  int64_t number = 0;
+  std::string_view problem;
+  read_object(json, {{"question", whole(json, number)}, {"problem", [&] { problem = json.value(); }}});
+  auto found = questions_.find(number);
+  if (found == questions_.end()) return;
+  Question question = std::move(found->second);
+  questions_.erase(found);
+  if (problem.empty()) return deliver(question, {nullptr, frame.json, frame.bytes});
+  Problem its = read_document(problem, facts(ErrorType::kRestarting).http);
+  deliver(question, {&its, {}, {}});
+}
+
+void Preprocessor::deliver(const Question& question, const QuestionResponse& response) {
+  plane_.with(question.exchange, [&](Peer&) { question.handler(response); });
+}
+
+}  // namespace octet::plane
