@@ -104,7 +104,7 @@ class Served:
         found = list[int]()
 
         def is_there() -> bool:
-            found.extend(pid for pid in children_of(self.process.pid) if _name_of(pid) == name)
+            found.extend(pid for pid in children_of(self.process.pid) if _name_of(pid).startswith(name))
             return bool(found)
 
         eventually(is_there)

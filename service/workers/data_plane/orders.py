@@ -117,23 +117,13 @@ def describe(metadata: ModelMetadata, tokenizer: Path | None = None) -> Members:
         tokenizer: the file of the tokenizer in the metadata; None without a tokenizer, or if its file is lost.
     """
     known = metadata.to_json()
-    preprocessing = {name: value for name, value in known.items() if name != "labels"}
+    preprocessing = metadata.of_pictures.to_json()
     return {
         "type": "describe",
         "labels": list(metadata.labels),
         **({"parameters": known} if known else {}),
         **({"preprocessing": preprocessing} if preprocessing else {}),
         **({"tokenizer": str(tokenizer)} if tokenizer else {}),
-    }
-    return {
-        "type": "describe",
-        "labels": list(metadata.labels),
-        **({"parameters": known} if known else {}),
-<<<<<<< HEAD
-        **({"tokenizer": str(tokenizer)} if tokenizer else {}),
-=======
-        **({"preprocessing": preprocessing} if preprocessing else {}),
->>>>>>> 307c6b17 (workers: decode pictures in a process of their own)
     }
 
 

@@ -175,10 +175,6 @@ class Registry:
         """Returns true if the model that serves a name is in memory."""
         return (model, version) in self._current
 
-    def served(self, key: int) -> Served | None:
-        """Returns the model that is loaded under that key."""
-        return next((served for served in self._loader.in_memory() if served.key == key), None)
-
     async def versions(self, model: str, reference: Reference = None) -> list[int]:
         """Returns the versions of a model that have a build for this host, in ascending order.
 

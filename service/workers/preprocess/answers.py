@@ -31,7 +31,7 @@ class Question(TypedDict, total=False):
         peer: the address of the client.
         pixels: the size of the picture according to its header; -1 if the header is damaged.
         input: the input for which the tensor is, as in `TensorSpec.to_json`.
-        preprocessing: the model's metadata without labels, as in `ModelMetadata.to_json`.
+        preprocessing: the metadata of the model that applies to pictures, as in `ModelMetadata.to_json`.
     """
 
     question: int

@@ -27,9 +27,14 @@ TENSOR: dict[str, Any] = {"content": bytes(16 * 16), "headers": {**RAW, "Content
 WATCHDOG_S = 2.5
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("preprocess"), watchdog_s=WATCHDOG_S) as served:
+@pytest.fixture(
+    scope="module",
+    params=["false", pytest.param("true", marks=pytest.mark.slow)],
+    ids=["one plane", "a plane for each tenant"],
+)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    settings = {"watchdog_s": WATCHDOG_S, "plane_per_tenant": request.param}
+    with serving(tmp_path_factory.mktemp("preprocess"), **settings) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         assert served.label(2) == 2
         yield served
