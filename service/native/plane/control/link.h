@@ -65,8 +65,8 @@ class Link {
   size_t unsent_bytes_ = 0;
 };
 
-// Accepts a connection of a process of the same user, and refuses others, who may see the name of the socket. Returns -1
-// if no connection was accepted.
+// Accepts a connection of a process of the same user, and refuses others, who may see the name of the socket. Returns
+// -1 if no connection was accepted.
 int accept_process(int listener);
 
 }  // namespace octet::plane
