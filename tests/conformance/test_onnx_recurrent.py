@@ -120,7 +120,9 @@ def test_compiled_it_answers_what_the_oracle_does(kind: str, tmp_path: Any) -> N
     ("given", "message"),
     [
         ({"steps": 257}, "has 257 steps; at most 256 can be compiled"),
-        ({"clip": 1.0}, "the attribute clip"),
+        ({"activations": ["Affine", "Tanh", "Tanh"]}, "has the function affine without its parameters"),
+        ({"activations": ["Sine", "Tanh", "Tanh"]}, "has the function sine, which cannot be compiled"),
+        ({"activations": ["Tanh"]}, "has 1 functions for 1 directions"),
         ({"layout": 1}, "the attribute layout"),
         ({"direction": "sideways"}, "has the unknown direction sideways"),
     ],

@@ -72,6 +72,8 @@ def attribute(name: str, value: Any) -> bytes:
             return head + message(6, value) + number(20, 5)
         case np.ndarray():
             return head + message(5, tensor("", value)) + number(20, 4)
+    if value and all(isinstance(item, str) for item in value):
+        return head + b"".join(message(9, item) for item in value) + number(20, 8)
     if value and all(isinstance(item, float) for item in value):
         return head + b"".join(fixed(7, item) for item in value) + number(20, 6)
     return head + b"".join(number(8, item) for item in value) + number(20, 7)

@@ -40,6 +40,7 @@ def model_of(
     """Returns the file of a model of one operator, and the values of its inputs.
 
     Args:
+        op_type: the type, with its domain if that is not ONNX's own: `com.microsoft.QGemm`.
         operands: None for an operand that is left out.
         outputs: the dtype of each output.
     """
@@ -53,7 +54,8 @@ def model_of(
             names.append(model.input(f"x{index}", operand.dtype.name, list(operand.shape)))
             sent.append(operand)
     ends = [f"y{index}" for index in range(len(outputs))]
-    model.node(op_type, names, ends, **attributes)
+    domain, _, own_type = op_type.rpartition(".")
+    model.node(own_type, names, ends, domain, **attributes)
     for end, dtype in zip(ends, outputs, strict=True):
         model.output(end, dtype)
     return model.build(opset), sent

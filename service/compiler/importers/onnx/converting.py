@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from service.compiler.importers.onnx.aligning import aligned
 from service.compiler.importers.onnx.folding import folded, folds
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold, Value
 from service.compiler.importers.onnx.operators import RULES
@@ -51,6 +52,7 @@ def _known_if_empty(value: Value) -> Value:
 
 
 def _convert(node: Node) -> Value | tuple[Value, ...]:
+    node = aligned(node)
     computes_doubles = is_double(node) and not all(isinstance(node.value(at), np.ndarray) for at in _given(node))
     made = DOUBLES[node.operator.op_type](node) if computes_doubles else RULES[node.operator.op_type].convert(node)
     return made if isinstance(made, tuple) else node.clipped(made)

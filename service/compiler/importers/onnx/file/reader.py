@@ -30,7 +30,7 @@ from service.compiler.importers.onnx.model import (
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
-OPSETS = range(7, 27)
+OPSETS = range(1, 27)
 # in older operator sets, com.microsoft has these operators for 4 and 16 bits
 _SAME = ("DequantizeLinear", "QuantizeLinear")
 _DEEPEST = 16  # nesting of Ifs

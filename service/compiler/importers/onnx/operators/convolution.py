@@ -26,7 +26,7 @@ def qlinear_conv(node: Node) -> relax.Var:
     windows.check_groups(weights)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
     out_type = node.output_type(6, 7, in_type.storage)
-    weight = node.constant(3, filters_of_rows if len(weights) == 3 else filters_channels_last)
+    weight = stored_filters(node, windows, 3)
     bias = bias_of(node, 8, weights[0])
 
     def body(x: relax.Var) -> relax.Expr:
@@ -48,6 +48,13 @@ def conv(node: Node) -> relax.Var:
         return ops.real_conv2d(x, weight, bias, **windows.options(), operand_dtype=node.operand_dtype)
 
     return windows.apply(body)
+
+
+def stored_filters(node: Node, windows: Windows, index: int) -> relax.Expr:
+    """Returns filters of stored values as `[O, KH, KW, C / groups]`."""
+    if node.constant_data(index) is None:
+        return _arranged(node, windows, index)
+    return node.constant(index, filters_of_rows if len(node.shape(index)) == 3 else filters_channels_last)
 
 
 def _arranged(node: Node, windows: Windows, index: int) -> relax.Expr:

@@ -16,8 +16,9 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.channels_first import filters_channels_last, in_channels_last
+from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.convolution import stored_filters
 from service.compiler.importers.onnx.operators.matrix import of_rows, rows_of_columns
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.real import Real
@@ -116,9 +117,11 @@ def integer_product(
     such matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column; the result does not have
     its axis.
     """
-    data, shape = node.data(weights), shape_of(x)
-    fits = bool(shape) and data.ndim > 0 and shape[-1] == data.shape[max(data.ndim - 2, 0)]
-    node.require(fits, f"cannot multiply {list(shape)} by {list(data.shape)}")
+    data, shape, other = node.constant_data(weights), shape_of(x), node.shape(weights)
+    fits = bool(shape) and len(other) > 0 and shape[-1] == other[max(len(other) - 2, 0)]
+    node.require(fits, f"cannot multiply {list(shape)} by {list(other)}")
+    if data is None or (node.has(weight_point) and node.constant_data(weight_point) is None):
+        return _product_of_two(node, x, storage, weights=weights, point=point, weight_point=weight_point)
     if data.ndim != 2 or len(shape) == 1:
         return _product_of_several(node, x, storage, weights=weights, point=point, weight_point=weight_point)
     in_type, weight_type = _types(node, storage, point, weights, weight_point, units=data.shape[1])
@@ -143,6 +146,54 @@ def sums_of_rows(
         return real(relax.op.subtract(sums, real(relax.op.multiply(wide, totals))))
 
     return multiply
+
+
+def _product_of_two(
+    node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
+) -> relax.Var:
+    """Computes `integer_product` if the weights or their zero points are computed at run time. The products of stored
+    values are exact, so that the contribution of each zero point can be subtracted later.
+    """
+    y, second = node.expr(weights), node.dtype(weights)
+    for dtype, what in ((storage, "activations"), (second, "weights")):
+        if dtype not in _STORAGES:
+            node.unsupported(f"has {what} of {dtype}; only 8 bits can be compiled")
+    shapes = shape_of(x), shape_of(y)
+    lhs = x if len(shapes[0]) > 1 else node.emit(relax.op.reshape(x, (1, *shapes[0])), "row")
+    rhs = y if len(shapes[1]) > 1 else node.emit(relax.op.reshape(y, (*shapes[1], 1)), "column")
+    columns = shape_of(rhs)[-1]
+    sums = node.emit(ops.matmul(lhs, rhs, QuantizedType(storage, (1.0,)), QuantizedType(second, (1.0,))), "accumulate")
+    if node.has(weight_point):
+        count = math.prod(node.shape(weight_point))
+        node.require_supported(count in (1, columns), f"has {count} zero points for {columns} columns of weights")
+        given = node.emit(relax.op.astype(node.expr(weight_point), "int32"), "point")
+        # Rows of the first operand, each with its own zero points, would need another axis.
+        other = node.emit(relax.op.reshape(given, (1, count)), "point")
+        totals = _less_points(node, lhs, [-1], point)
+        sums = node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(totals, other), "part")), "moved")
+    if not isinstance(point, int) or point:
+        own = node.literal(np.array(point, np.int32)) if isinstance(point, int) else _wide_scalar(node, point)
+        totals = _less_points(node, rhs, [-2], 0)
+        sums = node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(totals, own), "part")), "moved")
+    whole = shape_of(sums)
+    kept = (*whole[:-2], *(whole[-2:-1] if len(shapes[0]) > 1 else ()), *(whole[-1:] if len(shapes[1]) > 1 else ()))
+    return node.emit(sums if kept == whole else relax.op.reshape(sums, kept))
+
+
+def _wide_scalar(node: Node, point: relax.Expr) -> relax.Expr:
+    return node.emit(relax.op.astype(node.emit(relax.op.reshape(point, (1, 1)), "point"), "int32"), "wide_point")
+
+
+def _less_points(node: Node, x: relax.Expr, axes: list[int], point: int | relax.Expr) -> relax.Expr:
+    """Returns the sums of stored values less their zero point along some axes, int32, with these axes of length 1."""
+    rank = len(shape_of(x))
+    kept = [axis % rank for axis in axes]
+    total = node.emit(relax.op.sum(node.emit(relax.op.astype(x, "int32"), "wide"), axis=kept, keepdims=True), "totals")
+    count = math.prod(shape_of(x)[axis] for axis in kept)
+    if isinstance(point, int):
+        return node.emit(relax.op.subtract(total, node.literal(np.array(count * point, np.int32))), "totals")
+    own = node.emit(relax.op.multiply(_wide_scalar(node, point), node.literal(np.array(count, np.int32))), "part")
+    return node.emit(relax.op.subtract(total, own), "totals")
 
 
 def _product_of_several(
@@ -172,19 +223,22 @@ def _product_of_several(
 
 def conv_integer(node: Node) -> Value:
     """Inputs: x, w, x_zero_point, w_zero_point. Returns int32 `[N, O, OH, OW]`."""
-    windows, data, point = Windows(node, weights=1), node.data(1), _point(node, 2)
-    windows.check_groups(data.shape)
-    in_type, weight_type = _types(node, node.dtype(0), point, 1, 3, units=data.shape[0])
+    windows, data, point = Windows(node, weights=1), node.constant_data(1), _point(node, 2)
+    filters = node.shape(1)
+    windows.check_groups(filters)
+    in_type, weight_type = _types(node, node.dtype(0), point, 1, 3, units=filters[0])
     x = _padded(node, windows, point) if isinstance(point, relax.Expr) else windows.image(node.expr(0))
     options = windows.options() | ({"padding": (0, 0, 0, 0)} if isinstance(point, relax.Expr) else {})
-    weight = node.literal(filters_channels_last(windows.filters(data)))
+    weight = stored_filters(node, windows, 1)
 
     def body(image: relax.Var) -> relax.Expr:
         return ops.conv2d(image, weight, None, in_type, weight_type, **options)
 
     sums = in_channels_last(node.emit, x, body)
-    rows = _sums(data, weight_type).reshape(-1, 1, 1)
-    return windows.restored(_without(node, sums, point, rows))
+    if data is not None:
+        return windows.restored(_without(node, sums, point, _sums(data, weight_type).reshape(-1, 1, 1)))
+    rows = _less_points(node, node.expr(1), list(range(1, len(filters))), weight_type.zero_points[0])
+    return windows.restored(_without(node, sums, point, node.emit(relax.op.reshape(rows, (-1, 1, 1)), "rows")))
 
 
 def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
@@ -236,10 +290,12 @@ def _sums(weights: Array, weight_type: QuantizedType) -> Array:
     return np.asarray((rows - points).sum(axis=1).astype(np.int32))
 
 
-def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array) -> relax.Var:
+def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array | relax.Expr) -> relax.Var:
     """Returns `sums` less the contribution of the computed zero point, which is `rows` times the zero point."""
     if isinstance(point, int):
         return node.emit(sums)
+    if isinstance(rows, np.ndarray):
+        rows = node.literal(rows)
     scalar = node.emit(relax.op.reshape(point, [1] * len(shape_of(sums))), "point")
     wide = node.emit(relax.op.astype(scalar, "int32"), "wide_point")
-    return node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(wide, node.literal(rows)), "moved")))
+    return node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(wide, rows), "moved")))

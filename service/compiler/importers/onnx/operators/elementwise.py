@@ -37,6 +37,21 @@ def qlinear_mul(node: Node) -> relax.Var:
     return _binary(node, ops.mul, swapped=False)
 
 
+def qlinear_where(node: Node) -> relax.Var:
+    """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero_point (com.microsoft).
+    Each operand is converted to the type of the result first.
+    """
+    node.require(node.dtype(0) == "bool", f"has a condition of {node.dtype(0)}, not bool")
+    types = [node.quantized(first, first + 1, first + 2) for first in (1, 4)]
+    out = node.output_type(7, 8, types[0].storage)
+    node.require({each.storage for each in types} == {out.storage}, f"mixes {types[0].storage} and {types[1].storage}")
+    operands = [
+        node.expr(index) if own == out else node.emit(ops.requantize(node.expr(index), own, out), "converted")
+        for index, own in zip((1, 4), types, strict=True)
+    ]
+    return node.typed(node.emit(relax.op.where(node.expr(0), *operands)), out)
+
+
 def _binary(node: Node, make: Callable[..., relax.Call], *, swapped: bool) -> relax.Var:
     lhs, rhs = node.quantized(0, 1, 2), node.quantized(3, 4, 5)
     out = node.output_type(6, 7, lhs.storage)

@@ -33,8 +33,7 @@ def qlinear_softmax(node: Node) -> relax.Var:
     shape = node.shape(0)
     node.require(bool(shape), "has a scalar input")
     recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE
-    named = node.attribute("axis", -1 if recent else 1)
-    axis = node.axis(named, len(shape))
+    axis = node.axis(node.attribute("axis", -1), len(shape))
     in_type, out_type = node.stored_types()
     x = node.expr(0)
     if not recent:

@@ -11,6 +11,7 @@ from typing import Any
 from tvm import relax
 
 from service.compiler.importers.names import shortened
+from service.compiler.importers.onnx.derived import derived
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import convolution, elementwise, matrix, real
 from service.compiler.importers.onnx.operators.activations import ACTIVATIONS
@@ -64,11 +65,7 @@ def _activated(node: Node, x: relax.Expr, parameters: tuple[Any, ...]) -> Value:
     convert, names = _ACTIVATIONS[name]
     node.require(len(parameters) == len(names), f"has {len(parameters)} parameters for {name}, not {len(names)}")
     given: Mapping[str, Any] = dict(zip(names, parameters, strict=True))
-    between = f"{node.output} before {name}"
-    while between in node.state.values:
-        between += "'"
-    node.state.values[between] = x
-    return convert(Node(node.state, replace(node.operator, op_type=name, inputs=(between,), attributes=given)))
+    return convert(derived(node, {0: x}, given, op_type=name, count=1))
 
 
 FUSED: dict[str, tuple[Convert, tuple[int, int]]] = {

@@ -1,4 +1,4 @@
-"""Products of matrices: QLinearMatMul and QGemm, and MatMul and Gemm of real values."""
+"""Products of matrices: QLinearMatMul, and MatMul and Gemm of real values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def qlinear_matmul(node: Node) -> relax.Var:
     """
     if node.known_value(3) is None or len(node.shape(3)) > 2 or node.known_value(0) is not None:
         return _computed(node)
-    return _product(node, transposed=False, bias=None, output=6)
+    return product(node, transposed=False, bias=None, output=6)
 
 
 def _computed(node: Node) -> relax.Var:
@@ -39,19 +39,6 @@ def _computed(node: Node) -> relax.Var:
     if out_type is None:
         return node.emit(ops.dequantize(sums, accumulator))
     return node.typed(node.emit(ops.requantize(sums, accumulator, out_type)), out_type)
-
-
-def qgemm(node: Node) -> relax.Var:
-    """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point (com.microsoft).
-
-    Multiplies `[M, K]` by `[K, N]`, or by `[N, K]` with `transB`, and adds C, an int32 bias at the accumulators' scale.
-    Without y_scale, the output is float32.
-    """
-    if node.attribute("transA", 0):
-        node.unsupported("transposes its activations (transA), which cannot be compiled")
-    if node.attribute("alpha", 1.0) != 1.0:
-        node.unsupported("has an alpha other than 1, which cannot be compiled")
-    return _product(node, transposed=bool(node.attribute("transB", 0)), bias=6, output=7)
 
 
 def qlinear_matmul_add(node: Node) -> relax.Var:
@@ -69,19 +56,19 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
     is_quantized = is_gemm and (is_matrix or node.operator.clamp == UNBOUNDED)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
     if is_quantized and node.attribute("is_integer", 0):
-        return _product(node, transposed=False, bias=7, output=9)
+        return product(node, transposed=False, bias=7, output=9)
     if node.attribute("is_scaled", 0) and not is_gemm:
-        product = _product(node, transposed=False, bias=None, output=None)
+        products = product(node, transposed=False, bias=None, output=None)
     else:
         x = node.emit(ops.dequantize(node.expr(0), in_type), "real")
         is_real = node.has(8) and not is_quantized
         weights = node.expr(8) if is_real else node.emit(ops.dequantize(node.expr(3), weight_type), "weights")
-        product = matrices(node, x, weights)
+        products = matrices(node, x, weights)
     row = node.data(6)
     if is_quantized:
         row = node.data(7).astype(np.float32) * (np.float32(in_type.scale) * np.array(weight_type.scales, np.float32))
     out_type = node.output_type(9, 10, in_type.storage)
-    total = node.emit(relax.op.add(product, node.literal(row)), "sum")
+    total = node.emit(relax.op.add(products, node.literal(row)), "sum")
     return node.typed(node.emit(ops.quantize(total, out_type)), out_type)
 
 
@@ -95,11 +82,11 @@ def real_matmul_add(node: Node) -> relax.Var:
     float32(node, 0, 1)
     is_matrix, is_activated = len(node.shape(0)) == 2, bool(node.attribute("is_activated", 0))
     is_rounded = is_matrix or (bool(node.attribute("has_known_shape", 0)) and not is_activated)
-    product = matrices(node, node.expr(0), node.expr(1))
-    return node.emit(relax.op.add(product, node.literal(node.data(3 if is_rounded else 2))))
+    products = matrices(node, node.expr(0), node.expr(1))
+    return node.emit(relax.op.add(products, node.literal(node.data(3 if is_rounded else 2))))
 
 
-def _product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
+def product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
     """Returns the product of stored values by constant weights. An operand of one dimension is a row or a column of a
     matrix; the result does not have its additional axis.
 

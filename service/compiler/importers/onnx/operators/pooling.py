@@ -10,8 +10,10 @@ from tvm import relax
 
 from service.compiler.importers.builder import pooling as builder
 from service.compiler.importers.onnx.blocks import fills_blocks
-from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32, mean_of_images
+from service.compiler.importers.onnx.operators.sliding import pooling as sliding
+from service.compiler.importers.onnx.operators.sliding.padding import with_explicit_pads
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
@@ -23,11 +25,18 @@ from service.compiler.qnn.types import QuantizedType
 _SEQUENTIAL_SINCE = 19
 
 
-def max_pool(node: Node) -> relax.Var:
-    """Returns the maximum of stored or real values. Stored values have the same order as the real ones."""
-    windows = _windows(node)
-    if windows.dilation != (1, 1):
-        node.unsupported("is dilated")
+def max_pool(node: Node) -> Value | tuple[Value, ...]:
+    """Returns the maximum of stored or real values, and its index if an operator reads it. Stored values have the same
+    order as the real ones.
+    """
+    given, node = node, with_explicit_pads(node)
+    if any(node.operator.outputs[1:]):
+        if node.name(0) != given.name(0):
+            node.unsupported("removes elements at the front (auto_pad), and returns indices of its maxima")
+        return sliding.largest_with_indices(node)
+    if len(node.shape(0)) not in (3, 4) or set(node.attribute("dilations", (1,))) != {1}:
+        return sliding.largest(node)
+    windows = Windows(node)
     if node.dtype(0) == "float32":
         lowest = float(np.finfo(np.float32).min)
         builder.check_places(node, math.prod(windows.kernel))
@@ -44,7 +53,7 @@ def max_pool(node: Node) -> relax.Var:
     return node.typed(windows.apply(body), quantized)
 
 
-def average_pool(node: Node) -> relax.Var:
+def average_pool(node: Node) -> Value:
     """Returns the average of real values in ONNX Runtime's order, in float32.
 
     MLAS adds the rows of each window, then its columns, and divides the sum (mlas/lib/pooling.cpp). MLAS adds a window
@@ -52,10 +61,11 @@ def average_pool(node: Node) -> relax.Var:
     ONNX Runtime adds the elements of each window one after the other (`AveragePoolV19` in
     core/providers/cpu/nn/pool.cc, mlas/lib/snchwc.cpp).
     """
-    windows = _windows(node)
-    if windows.dilation != (1, 1):
-        node.unsupported("is dilated")
     float32(node)
+    node = with_explicit_pads(node)
+    if len(node.shape(0)) not in (3, 4) or set(node.attribute("dilations", (1,))) != {1}:
+        return sliding.average(node)
+    windows = Windows(node)
     image, spread = windows.image(node.expr(0)), windows.spread
     is_sequential = node.state.model.opset >= _SEQUENTIAL_SINCE or fills_blocks(node.shape(0))
     if windows.kernel == shape_of(image)[2:] and not any(windows.padding):
@@ -72,22 +82,21 @@ def average_pool(node: Node) -> relax.Var:
 
 
 def _counted(node: Node, windows: Windows) -> builder.Sides:
-    """Returns the padding that counts in an average. No window may extend beyond it."""
+    """Returns the padding that counts in an average. From operator set 19 on, windows may extend beyond it."""
     if not node.attribute("count_include_pad", 0):
         return builder.NO_SIDES
     (top, bottom), (left, right) = windows.named_padding()
-    if node.attribute("ceil_mode", 0) and windows.padding != (top, left, bottom, right):
-        node.unsupported(
-            "counts its padding, but has windows that extend beyond it (ceil_mode), which cannot be compiled"
-        )
-    return windows.padding
+    is_limited = node.state.model.opset >= _SEQUENTIAL_SINCE and node.attribute("ceil_mode", 0)
+    return (top, left, bottom, right) if is_limited else windows.padding
 
 
 def qlinear_average_pool(node: Node) -> relax.Var:
     """Inputs: X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft)."""
-    windows = _windows(node)
-    _channels_first(node)
+    node = with_explicit_pads(node)
     in_type, out_type = node.stored_types()
+    if len(node.shape(0)) not in (3, 4):
+        return sliding.stored_average(node, in_type, out_type)
+    windows = Windows(node)
     whole = bool(node.attribute("count_include_pad", 0))
 
     def body(x: relax.Var) -> relax.Expr:
@@ -100,24 +109,10 @@ def qlinear_global_average_pool(node: Node) -> relax.Var:
     """Inputs: X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft). Returns the mean of each channel."""
     shape = node.shape(0)
     node.require(len(shape) >= 3, f"has an input of shape {list(shape)}, not [N, C, …]", node.name(0))
-    _channels_first(node)
     in_type, out_type = node.stored_types()
     call = ops.mean(node.expr(0), in_type, out_type, axes=list(range(2, len(shape))), keepdims=True)
     return node.typed(node.emit(call), out_type)
 
 
-def _windows(node: Node) -> Windows:
-    if any(node.operator.outputs[1:]):
-        node.unsupported("also returns the indices of its maxima, which cannot be compiled")
-    if node.attribute("storage_order", 0):
-        node.unsupported("stores columns first (storage_order), which cannot be compiled")
-    return Windows(node)
-
-
 def _options(windows: Windows) -> dict[str, Any]:
     return {"pool_size": windows.kernel, "strides": windows.strides, "padding": windows.padding}
-
-
-def _channels_first(node: Node) -> None:
-    if node.attribute("channels_last", 0):
-        node.unsupported("has its channels last, which cannot be compiled")

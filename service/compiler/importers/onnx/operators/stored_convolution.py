@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.channels_first import CHANNELS, filters_channels_last
+from service.compiler.importers.channels_first import CHANNELS
 from service.compiler.importers.onnx.node import Node
-from service.compiler.importers.onnx.operators.convolution import bias_of, filters_of_rows
+from service.compiler.importers.onnx.operators.convolution import bias_of, stored_filters
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.onnx.rewriting import CHANNELS as FILE_CHANNELS
@@ -33,7 +33,7 @@ def stored_conv(node: Node) -> relax.Var:
     windows, weights = Windows(node, weights=3), node.shape(3)
     windows.check_groups(weights)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
-    weight = node.constant(3, filters_of_rows if len(weights) == 3 else filters_channels_last)
+    weight = stored_filters(node, windows, 3)
     stored, bias = None, None
     if node.has(6) and node.dtype(6) == "int32":
         stored = bias_of(node, 6, weights[0])

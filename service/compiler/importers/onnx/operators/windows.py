@@ -4,7 +4,8 @@ convolutions and poolings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax
@@ -16,6 +17,68 @@ from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
 
 Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The windows along one axis.
+
+    Attributes:
+        size: the number of elements.
+        before, after: the padding. With `ceil_mode`, an additional last window exists if it would begin inside the
+            image or the leading padding.
+        named: the padding that the file gives.
+    """
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    named: Pair
+
+    @property
+    def count(self) -> int:
+        """The number of windows."""
+        return (self.size + self.before + self.after - (self.kernel - 1) * self.dilation - 1) // self.stride + 1
+
+
+def axes_of(node: Node, sizes: Sequence[int], kernel: Sequence[int]) -> list[Axis]:
+    """Returns the windows along each axis, from the attributes `strides`, `dilations`, `pads`, `auto_pad` and
+    `ceil_mode`.
+    """
+    rank = len(sizes)
+    strides, dilations = (node.integers_attribute(name, (1,) * rank, 1) for name in ("strides", "dilations"))
+    given = node.attribute("kernel_shape", tuple(kernel))
+    node.require(given == tuple(kernel), f"has a kernel_shape other than {list(kernel)}")
+    found = []
+    for size, window, stride, step, named in zip(
+        sizes, kernel, strides, dilations, named_sides(node, rank), strict=True
+    ):
+        found.append(Axis(size, window, stride, step, *sides_of(node, size, window, stride, step, named), named))
+    return found
+
+
+def named_sides(node: Node, rank: int) -> list[Pair]:
+    """Returns the padding before and after each axis, from the attribute `pads`."""
+    none = (0,) * (2 * rank)
+    explicit = node.attribute("auto_pad", "NOTSET") == "NOTSET"
+    pads = node.integers_attribute("pads", none, 0) if explicit else none
+    return list(zip(pads[:rank], pads[rank:], strict=True))
+
+
+def sides_of(node: Node, size: int, window: int, stride: int, dilation: int, named: Pair) -> Pair:
+    """Returns the padding of an axis."""
+    scheme, reach = node.attribute("auto_pad", "NOTSET"), (window - 1) * dilation + 1
+    if scheme in ("SAME_UPPER", "SAME_LOWER"):
+        total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+        less, more = total // 2, total - total // 2
+        return (less, more) if scheme == "SAME_UPPER" else (more, less)
+    node.require(scheme in ("NOTSET", "VALID"), f"has the unknown auto_pad {scheme}")
+    before, after = named
+    ceil = "inside" if node.attribute("ceil_mode", 0) else ""
+    return before, max(after, pooling.overhang(node, size, reach, stride, before, after, ceil=ceil))
 
 
 class Windows:
@@ -74,8 +137,8 @@ class Windows:
         return self._pair(window, 1)
 
     def _padding(self) -> tuple[int, int, int, int]:
-        sides = [self._side(axis) for axis in (0, 1)]
-        (top, bottom), (left, right) = sides
+        each = zip(self.size, self.kernel, self.strides, self.dilation, self.named_padding(), strict=True)
+        (top, bottom), (left, right) = (sides_of(self.node, *axis) for axis in each)
         pooling.check_padded(self.node, self._shape[0] * self.channels, self.size, (top, left, bottom, right))
         return top, left, bottom, right
 
@@ -92,25 +155,10 @@ class Windows:
         (top, bottom), (left, right) = self.named_padding()
         return top, left, bottom, right
 
-    def _side(self, axis: int) -> Pair:
-        node, size, stride = self.node, self.size[axis], self.strides[axis]
-        scheme, reach = node.attribute("auto_pad", "NOTSET"), (self.kernel[axis] - 1) * self.dilation[axis] + 1
-        if scheme in ("SAME_UPPER", "SAME_LOWER"):
-            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
-            less, more = total // 2, total - total // 2
-            return (less, more) if scheme == "SAME_UPPER" else (more, less)
-        node.require(scheme in ("NOTSET", "VALID"), f"has the unknown auto_pad {scheme}")
-        before, after = self.named_padding()[axis]
-        ceil = "inside" if node.attribute("ceil_mode", 0) else ""
-        return before, max(after, pooling.overhang(node, size, reach, stride, before, after, ceil=ceil))
-
     def named_padding(self) -> tuple[Pair, Pair]:
         """Returns the padding before and after, for height and width, from the attribute `pads`."""
-        explicit = self.node.attribute("auto_pad", "NOTSET") == "NOTSET"
-        none = (0,) * (2 * self._rank)
-        pads = self.node.integers_attribute("pads", none, 0) if explicit else none
-        (top, left), (bottom, right) = self._pair(pads[: self._rank], 0), self._pair(pads[self._rank :], 0)
-        return (top, bottom), (left, right)
+        rows, columns = [(0, 0)] * (2 - self._rank) + named_sides(self.node, self._rank)
+        return rows, columns
 
     def image(self, x: relax.Expr) -> relax.Expr:
         """Returns `x` in the form `[N, C, H, W]`."""

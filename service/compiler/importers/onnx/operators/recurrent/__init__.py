@@ -1,4 +1,4 @@
-"""Recurrent layers: LSTM and GRU, unrolled into their steps."""
+"""Recurrent layers: LSTM, GRU and RNN, unrolled into their steps."""
 
 from __future__ import annotations
 

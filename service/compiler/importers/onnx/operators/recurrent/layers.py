@@ -1,4 +1,4 @@
-"""LSTM and GRU of real values, unrolled into their steps.
+"""LSTM, GRU and RNN of real values, unrolled into their steps.
 
 The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn), the inputs of all steps are multiplied by the
 weights at once, and the product with the state is added before the bias. The activation functions are MLAS's. Results
@@ -18,6 +18,8 @@ from tvm import relax
 from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, float32
+from service.compiler.importers.onnx.operators.recurrent.gates import Function, functions_of
+from service.compiler.importers.onnx.operators.recurrent.lengths import Lengths, lengths_of
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.core.models.arrays import Array
@@ -25,7 +27,7 @@ from service.core.models.arrays import Array
 MOST_STEPS = 256
 # For each direction: true if it processes the steps in reverse.
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_LENGTHS, _PEEPHOLES = 4, 7
+_PEEPHOLES = 7
 # `[batch, hidden]` each: an LSTM has the hidden state and the cell; a GRU has the hidden state only
 State = tuple[relax.Expr, ...]
 # Multiplies float32 rows `[rows, width]` by constant weights, giving float32 `[rows, columns]`.
@@ -87,6 +89,9 @@ class _Cell:
         made: the arithmetic with which values are emitted.
         size: the size of the hidden state.
         biases: the biases of the input's product and the biases of the state's product, float32 `[gates * size]` each.
+        functions: the functions of the gates.
+        peepholes: of an LSTM: the factors of the cell in the input, output and forget gate, float32 `[3, size]`; None
+            if it has none.
     """
 
     node: Node
@@ -94,6 +99,8 @@ class _Cell:
     size: int
     weights: Weights
     biases: tuple[Array, Array]
+    functions: tuple[Function, ...]
+    peepholes: Array | None = None
 
     def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Constant:
         """Returns the sum of the elements `parts` of `biases`, for gates `first` to `last`."""
@@ -105,8 +112,12 @@ class _Cell:
         bounds = [index * self.size], [(index + 1) * self.size]
         return self.made(relax.op.strided_slice(x, [1], *bounds))
 
-    def of(self, function: str, x: relax.Expr) -> relax.Expr:
-        return self.made(ops.real_function(function, x))
+    def of(self, function: int, x: relax.Expr) -> relax.Expr:
+        """Returns a function of `x`, limited to `clip` if the operator has that attribute."""
+        clip = float(np.float32(self.node.attribute("clip", 0.0)))
+        if clip > 0:
+            x = self.made.apply(relax.op.maximum, self.made.apply(relax.op.minimum, x, clip), -clip)
+        return self.functions[function](self.made, x)
 
     def sum(self, x: relax.Expr, y: relax.Expr) -> relax.Expr:
         return self.made.apply(relax.op.add, x, y)
@@ -119,16 +130,32 @@ Step = Callable[[relax.Expr, State], State]  # (input * weights of all gates, st
 
 
 def _lstm(cell: _Cell) -> Step:
-    """Returns the function that computes one step of an LSTM. The order of its gates is input, output, forget, cell."""
-    product, bias = cell.weights.of_state(0, 4), cell.bias(cell.biases, 0, 4)
+    """Returns the function that computes one step of an LSTM. The order of its gates is input, output, forget, cell.
+    With `input_forget`, the forget gate is 1 less the input gate.
+    """
+    product, is_coupled = cell.weights.of_state(0, 4), bool(cell.node.attribute("input_forget", 0))
+    peepholes = None if cell.peepholes is None else [cell.node.literal(each) for each in cell.peepholes]
+    bias = cell.bias(cell.biases, 0, 4)
+    apart = [cell.bias(cell.biases, index, index + 1) for index in range(4)] if peepholes else []
 
     def step(x: relax.Expr, state: State) -> State:
         hidden, memory = state
-        sums = cell.sum(cell.sum(x, product(hidden)), bias)
-        entering, leaving, kept = (cell.of("logistic", cell.gate(sums, index)) for index in range(3))
-        new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
-        memory = cell.sum(cell.times(kept, memory), new)
-        return cell.times(leaving, cell.of("tanh", memory)), memory
+        sums = cell.sum(x, product(hidden))
+        if peepholes is None:
+            sums = cell.sum(sums, bias)
+
+        def gate(index: int, function: int, cells: relax.Expr | None) -> relax.Expr:
+            """Returns a gate. If the layer has peepholes, they see `cells`."""
+            part = cell.gate(sums, index)
+            if peepholes is not None:
+                part = part if cells is None else cell.sum(part, cell.times(cells, peepholes[index]))
+                part = cell.sum(part, apart[index])
+            return cell.of(function, part)
+
+        entering = gate(0, 0, memory)
+        kept = cell.made.apply(relax.op.subtract, 1.0, entering) if is_coupled else gate(2, 0, memory)
+        memory = cell.sum(cell.times(kept, memory), cell.times(entering, gate(3, 1, None)))
+        return cell.times(gate(1, 0, memory), cell.functions[2](cell.made, memory)), memory
 
     return step
 
@@ -153,10 +180,21 @@ def _gru(cell: _Cell) -> Step:
         (hidden,) = state
         first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
         sums = cell.sum(cell.sum(first, gates(hidden)), bias)
-        update, reset = (cell.of("logistic", cell.gate(sums, index)) for index in range(2))
-        new = cell.of("tanh", candidate(cell.gate(x, 2), hidden, reset))
+        update, reset = (cell.of(0, cell.gate(sums, index)) for index in range(2))
+        new = cell.of(1, candidate(cell.gate(x, 2), hidden, reset))
         rest = cell.made.apply(relax.op.subtract, 1.0, update)
         return (cell.sum(cell.times(rest, new), cell.times(update, hidden)),)
+
+    return step
+
+
+def _rnn(cell: _Cell) -> Step:
+    """Returns the function that computes one step of an RNN, whose only gate is its hidden state."""
+    product, bias = cell.weights.of_state(0, 1), cell.bias(cell.biases, 0, 1)
+
+    def step(x: relax.Expr, state: State) -> State:
+        (hidden,) = state
+        return (cell.of(0, cell.sum(cell.sum(x, bias), product(hidden))),)
 
     return step
 
@@ -182,7 +220,7 @@ def _layer(node: Node, kind: Kind) -> tuple[Value, ...]:
     """Inputs: X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]`.
     Returns Y `[steps, directions, batch, hidden]`, and the states after the last step.
     """
-    directions, width = directions_of(node, kind), extents_of(node)[-1]
+    directions, width = directions_of(node), extents_of(node)[-1]
     for index in (1, 2):
         node.data(index)  # raises an error if the weights depend on an input
     weights, recurrent = node.shape(1), node.shape(2)
@@ -212,32 +250,50 @@ def unrolled(
     fits = biases.shape == (len(directions), 2 * kind.gates * size)
     node.require(fits, f"has a bias {biases.shape}, which does not fit")
     node.require_supported(biases.dtype == np.float32, f"has a bias of {biases.dtype}; only float32 can be compiled")
-    rows, runs = made(relax.op.reshape(made.x, (steps * batch, width))), []
+    functions = functions_of(node, len(directions), kind.activations)
+    lengths = lengths_of(node, made, steps, batch)
+    used, x = lengths.longest, made.x
+    if used < steps:
+        x = made(relax.op.strided_slice(x, [0], [0], [used]))
+    rows, runs = made(relax.op.reshape(x, (used * batch, width))), []
     for index, is_backward in enumerate(directions):
-        cell = _Cell(node, made, size, weights[index], (*biases[index].reshape(2, -1),))
+        peepholes = _peepholes(node, len(directions), size)
+        own = None if peepholes is None else peepholes[index]
+        cell = _Cell(node, made, size, weights[index], (*biases[index].reshape(2, -1),), functions[index], own)
         products = weights[index].of_input(rows)
-        parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(steps)]
+        is_turned = is_backward and lengths.constant is not None
+        if is_turned:
+            products = lengths.reverse(products)
+        parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(used)]
         initial = (len(directions), batch, size)
         state = tuple(_initial(cell, 5 + each, index, initial) for each in range(kind.states))
-        runs.append(_run(kind.steps(cell), parts, state, is_backward))
-    return _results(node, runs, (steps, batch, size))
+        has_steps = bool(node.operator.outputs[0])
+        is_reversed = is_backward and not is_turned
+        found, state = _run(kind.steps(cell), parts, state, lengths, is_backward=is_reversed, has_steps=has_steps)
+        if is_turned:
+            whole = lengths.reverse(made(relax.op.concat(found, 0)))
+            found = [made(relax.op.strided_slice(whole, [0], [t * batch], [(t + 1) * batch])) for t in range(used)]
+        runs.append((found, state))
+    return _results(node, runs, (used, batch, size), steps - used)
 
 
-def directions_of(node: Node, kind: Kind) -> tuple[bool, ...]:
-    """Returns true for each direction that processes the steps in reverse. Requires that the cell has its default
-    functions and options.
-    """
+def _peepholes(node: Node, directions: int, size: int) -> Array | None:
+    """Returns the peepholes `[directions, 3, size]` of an LSTM; None if it has none."""
+    if not node.has(_PEEPHOLES):
+        return None
+    data = node.data(_PEEPHOLES)
+    fits = data.shape == (directions, 3 * size) and data.dtype == np.float32
+    node.require(fits, f"has peepholes {data.dtype} {list(data.shape)}, which do not fit", node.name(_PEEPHOLES))
+    return data.reshape(directions, 3, size)
+
+
+def directions_of(node: Node) -> tuple[bool, ...]:
+    """Returns true for each direction that processes the steps in reverse."""
     named = node.attribute("direction", "forward")
     node.require(named in _DIRECTIONS, f"has the unknown direction {shortened(named)}")
     directions = _DIRECTIONS[named]
-    functions = tuple(str(each).capitalize() for each in node.attribute("activations", ()))
-    if functions not in ((), kind.activations * len(directions)):
-        node.unsupported(f"has the functions {', '.join(functions[:6])}; {', '.join(kind.activations)} can be compiled")
-    for name in ("clip", "input_forget", "layout"):
-        if node.attribute(name, 0.0) != 0:
-            node.unsupported(f"has the attribute {name}, with which it cannot be compiled")
-    if node.has(_PEEPHOLES):
-        node.unsupported("has peepholes", node.name(_PEEPHOLES))
+    if node.attribute("layout", 0):
+        node.unsupported("has the attribute layout, with which it cannot be compiled")
     return directions
 
 
@@ -249,8 +305,6 @@ def extents_of(node: Node) -> tuple[int, int, int]:
     steps, batch, width = shape
     if steps > MOST_STEPS:
         node.unsupported(f"has {steps} steps; at most {MOST_STEPS} can be compiled")
-    if node.has(_LENGTHS) and set(node.integers(_LENGTHS)) != {steps}:
-        node.unsupported("has sequences whose lengths differ from its input's", node.name(_LENGTHS))
     return steps, batch, width
 
 
@@ -264,17 +318,35 @@ def _initial(cell: _Cell, index: int, direction: int, shape: tuple[int, ...]) ->
     return cell.made(relax.op.reshape(own, shape[1:]))
 
 
-def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -> tuple[list[relax.Expr], State]:
-    """Returns the hidden state of each step, in the order of the input, and the state after the last step."""
+def _run(
+    step: Step, parts: list[relax.Expr], state: State, lengths: Lengths, *, is_backward: bool, has_steps: bool
+) -> tuple[list[relax.Expr], State]:
+    """Returns the hidden state of each step, in the order of the input, and the state after the last step.
+
+    The state of a sample does not change in steps beyond its length, and the output of these steps is 0.
+
+    Args:
+        has_steps: true if the outputs of all steps are an output of the layer. As in ONNX Runtime, the hidden state of
+            a sample whose steps are over is then 0 for the products, which matters if they are quantized together.
+    """
     found: list[relax.Expr] = []
-    for part in parts[::-1] if is_backward else parts:
-        state = step(part, state)
-        found.append(state[0])
-    return found[::-1] if is_backward else found, state
+    order, hidden = range(len(parts)), state[0]
+    for at in reversed(order) if is_backward else order:
+        new = step(parts[at], (hidden, *state[1:]))
+        state = tuple(lengths.selected(at, *pair) for pair in zip(new, state, strict=True))
+        found.append(lengths.selected(at, new[0], None))
+        hidden = found[-1] if has_steps and not is_backward else state[0]
+    return found[::-1] if is_backward else found, tuple(lengths.selected(0, each, None) for each in state)
 
 
-def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int]) -> tuple[Value, ...]:
-    """Returns the outputs that the operator names, and None for the outputs that it omits."""
+def _results(
+    node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int], rest: int
+) -> tuple[Value, ...]:
+    """Returns the outputs that the operator names, and None for the outputs that it omits.
+
+    Args:
+        rest: the number of steps after those of `runs`, whose outputs are 0.
+    """
     steps, batch, size = shape
 
     def join_states(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:
@@ -285,7 +357,8 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
     results: list[Value] = [None]
     if outputs[0]:
         each = [join_states(found, "steps", steps, 1, batch, size) for found, _ in runs]
-        results = [each[0] if len(each) == 1 else node.emit(relax.op.concat(each, 1))]
+        whole = each[0] if len(each) == 1 else node.emit(relax.op.concat(each, 1))
+        results = [node.emit(relax.op.nn.pad(whole, [0, rest, 0, 0, 0, 0, 0, 0])) if rest else whole]
     for index, ends in enumerate(zip(*(state for _, state in runs), strict=True)):
         results.append(join_states(list(ends), "last", len(runs), batch, size) if outputs[1 + index] else None)
     return tuple(results)
@@ -293,8 +366,10 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
 
 LSTM = Kind(_lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
 _GRU = Kind(_gru, 3, 1, ("Sigmoid", "Tanh"))
+_RNN = Kind(_rnn, 1, 1, ("Tanh",))
 
 RECURRENT: dict[str, tuple[Convert, tuple[int, int]]] = {
     "LSTM": (partial(_layer, kind=LSTM), (3, 8)),
     "GRU": (partial(_layer, kind=_GRU), (3, 6)),
+    "RNN": (partial(_layer, kind=_RNN), (3, 6)),
 }

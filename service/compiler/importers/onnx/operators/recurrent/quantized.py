@@ -22,6 +22,7 @@ from service.compiler.importers.onnx.operators.recurrent.layers import (
     extents_of,
     unrolled,
 )
+from service.compiler.importers.onnx.operators.recurrent.lengths import LENGTHS
 from service.compiler.importers.real import Real
 from service.core.models.arrays import Array
 
@@ -69,7 +70,9 @@ def dynamic_quantize_lstm(node: Node) -> tuple[Value, ...]:
     """Inputs: X, W `[directions, inputs, 4 * hidden]`, R `[directions, hidden, 4 * hidden]`, B, sequence_lens,
     initial_h, initial_c, P, W_scale, W_zero_point, R_scale, R_zero_point. Returns the outputs of an LSTM.
     """
-    directions, width = directions_of(node, LSTM), extents_of(node)[-1]
+    directions, width = directions_of(node), extents_of(node)[-1]
+    if node.has(LENGTHS):
+        node.data(LENGTHS)  # the steps that are quantized together must be known
     recurrent = node.shape(2)
     size = recurrent[1] if len(recurrent) == 3 else 0
     made = Real(node.emit, node.expr(0))

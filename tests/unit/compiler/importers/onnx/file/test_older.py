@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +79,45 @@ def test_an_old_file_gives_the_values_of_onnx_runtime(write: Callable[[OnnxBuild
     for result, wanted in zip(results, Reference(data, optimized=True)([x]), strict=True):
         np.testing.assert_array_equal(result, wanted)
         assert result.dtype == wanted.dtype
+
+
+def network_of_the_first_sets(opset: int) -> bytes:
+    """Returns a network in the form of an operator set that ONNX Runtime still has kernels for."""
+    b = OnnxBuilder()
+    x = b.input("x", "float32", [1, 3, 4, 4])
+    x = b.node("Conv", [x, b.constant(RNG.random((4, 3, 3, 3)), "float32")], pads=[1, 1, 1, 1])
+    x = b.node("LeakyRelu", [x], alpha=0.25) if opset >= 6 else x
+    padded: dict[str, Any] = {"pads" if opset >= 2 else "paddings": [0, 0, 1, 0, 0, 0, 1, 2]}
+    x = b.node("MaxPool", [b.node("Pad", [x], **padded)], kernel_shape=[2, 2])
+    target: dict[str, Any] = {"shape": [0, -1]} if opset < 5 else {}
+    x = b.node("Reshape", [x, *([] if target else [b.constant([0, -1], "int64")])], **target)
+    b.node("Concat", [x, x], ["y"], axis=1)
+    b.output("y", "float32")
+    return b.build(opset)
+
+
+@pytest.mark.parametrize("opset", range(2, 7))
+def test_a_network_of_the_first_sets_gives_the_values_of_onnx_runtime(opset: int) -> None:
+    data, x = network_of_the_first_sets(opset), RNG.random((1, 3, 4, 4)).astype(np.float32)
+    (result,) = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [x])
+    if opset < 5:  # ONNX Runtime has no kernel of the first Reshape
+        expected = Reference(network_of_the_first_sets(6), optimized=False)
+        assert result.shape == expected([x])[0].shape
+        return
+    np.testing.assert_allclose(result, Reference(data, optimized=False)([x])[0], rtol=0, atol=4e-6)
+
+
+def test_the_first_casts_name_their_type() -> None:
+    assert [modern(operator("Cast", to=name), 5, {}).attributes["to"] for name in ("FLOAT", "INT64", "DOUBLE")] == [
+        1,
+        7,
+        11,
+    ]
+
+
+def test_the_first_upsample_has_an_attribute_for_each_axis() -> None:
+    constants: dict[str, Tensor] = {}
+    result = modern(operator("Upsample", height_scale=2.0, width_scale=3.0, mode="nearest"), 1, constants)
+    (scales,) = constants.values()
+    assert (result.op_type, result.attributes) == ("Resize", {"mode": "nearest"})
+    np.testing.assert_array_equal(scales.data if scales.data is not None else [], [1, 1, 2, 3])

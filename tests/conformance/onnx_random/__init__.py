@@ -1,0 +1,1 @@
+"""Random models of one ONNX operator: quantized operators, and operators with many variants."""
