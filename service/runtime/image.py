@@ -1,4 +1,4 @@
-"""Converts a JPEG or PNG to the input of an image model.
+"""Converts a picture (JPEG, PNG, WebP, BMP, or the first frame of a GIF) to the input of an image model.
 
 The picture is turned upright by its EXIF orientation and resized to the input's height and width (bilinear, unless the
 model's metadata names another filter; the aspect ratio is kept only if the metadata has `crop`). If the metadata has a
@@ -20,24 +20,34 @@ header before any pixel is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 
 import numpy as np
 from PIL import Image, ImageOps
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from service.core.artifacts.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.models.arrays import Array
 from service.core.models.metadata import MAX_SIDE, NOTHING, Layout, ModelMetadata, Resample, Resize
-from service.core.models.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
+from service.core.models.picture import MAX_PIXELS, PictureFormat, format_of
 from service.core.models.signature import TensorSpec
 
 MAX_SCANS = 64  # most JPEGs have at most ten; even a scan of ten bytes can make the decoder process all pixels
 
+_PLUGINS: Mapping[PictureFormat, type[ImageFile]] = {
+    PictureFormat.JPEG: JpegImageFile,
+    PictureFormat.PNG: PngImageFile,
+    PictureFormat.WEBP: WebPImageFile,
+    PictureFormat.BMP: BmpImageFile,
+    PictureFormat.GIF: GifImageFile,
+}
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
 _FILTERS = {each: Image.Resampling[each.name] for each in Resample}
@@ -89,7 +99,7 @@ def decode(
     Raises:
         DecodingStopped: `is_withdrawn` has returned true.
         InvalidTensor: the input does not take a picture, or `metadata` does not fit it.
-        UnsupportedFormat: `data` is neither a JPEG nor a PNG.
+        UnsupportedFormat: `data` is not a picture, or has another format.
         TooLarge: the picture has more than `MAX_PIXELS` pixels.
         InvalidInput: `data` is damaged.
     """
@@ -135,21 +145,43 @@ def _open(data: bytes, source: _Source) -> ImageFile:
 
     The plug-ins are called by name: `Image.open` tries every format it knows and only warns of a large picture.
     """
-    image: ImageFile
-    if data.startswith(JPEG_MAGIC):
-        if data.count(_START_OF_SCAN) > MAX_SCANS:
-            raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
-        image = JpegImageFile(source)
-    elif data.startswith(PNG_MAGIC):
-        image = PngImageFile(source)
-    else:
-        raise UnsupportedFormat("the data is neither a JPEG nor a PNG", hint="convert the picture to JPEG or PNG")
-    if image.width * image.height > MAX_PIXELS:
+    format = format_of(data)
+    if format is None:
+        raise UnsupportedFormat(
+            "the data is not a picture in a supported format", hint="convert it to JPEG, PNG, WebP, BMP or GIF"
+        )
+    if format is PictureFormat.JPEG and data.count(_START_OF_SCAN) > MAX_SCANS:
+        raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
+    if format is PictureFormat.WEBP:  # the plug-in allocates memory for the pixels when it reads the header
+        _check_size(*_size_of_webp(data))
+    image = _PLUGINS[format](source)
+    _check_size(image.width, image.height)
+    return image
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
         raise TooLarge(
-            f"the picture has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS}",
+            f"the picture has {width} x {height} pixels; the limit is {MAX_PIXELS}",
             hint="scale it down before sending it",
         )
-    return image
+
+
+def _size_of_webp(data: bytes) -> tuple[int, int]:
+    """Returns the width and height of a WebP (RFC 9649); 0 if the header is damaged, which the decoder then reports."""
+
+    def number(start: int, end: int) -> int:
+        return int.from_bytes(data[start:end], "little")
+
+    match data[12:16]:
+        case b"VP8X":
+            return number(24, 27) + 1, number(27, 30) + 1
+        case b"VP8L":
+            sides = number(21, 25)
+            return (sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            return number(26, 28) & 0x3FFF, number(28, 30) & 0x3FFF
+    return 0, 0
 
 
 def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: str, metadata: ModelMetadata) -> Array:

@@ -125,7 +125,7 @@ def test_a_picture_that_cannot_be_read_is_named(compiled: octet.Artifact, tmp_pa
     (tmp_path / "a.png").write_bytes(b"no picture")
     (tmp_path / "labels.csv").write_text("a.png,1\n")
     _, found = run_evaluate(compiled.path, "--data", tmp_path, "--labels", tmp_path / "labels.csv")
-    assert "a.png: the data is neither a JPEG nor a PNG" in found["error"]["message"]
+    assert "a.png: the data is not a picture in a supported format" in found["error"]["message"]
 
 
 def test_a_served_model(url: str, labels: Path) -> None:

@@ -203,7 +203,7 @@ _HEADER_LENGTH = _parameter(
     "header",
     {"type": "integer", "minimum": 0},
     "The length of the JSON in bytes, if raw tensors follow it. 0 means that there is no JSON: the "
-    "body is the model's only input, as raw elements or as a JPEG or PNG.",
+    "body is the model's only input, as raw elements or as a picture.",
 )
 _TIMEOUT = _parameter(
     "Octet-Timeout-Ms",
@@ -219,8 +219,10 @@ _INFER_BODY: Members = {
     "content": {
         "application/json": {"schema": _ref("InferRequest")},
         "application/octet-stream": {"schema": _RAW},
-        "image/jpeg": {"schema": _RAW},
-        "image/png": {"schema": _RAW},
+        **{f"image/{each}": {"schema": _RAW} for each in ("jpeg", "png", "webp", "bmp", "gif")},
+        "multipart/form-data": {
+            "schema": {"type": "object", "properties": {"file": _RAW}, "required": ["file"]},
+        },
     },
 }
 
@@ -231,9 +233,9 @@ def _model_paths(suffix: str, *path: Members) -> Members:
     infer = _operation(
         f"infer{suffix}",
         "Predict",
-        "The input of an image model may be a JPEG or PNG, sent as a BYTES tensor of shape [1] or as the "
-        "whole body. The status is 429 with `Retry-After` if too many requests are waiting, and 503 if "
-        "no verified build of the model runs here.",
+        "The input of an image model may be a JPEG, PNG, WebP, BMP or GIF, sent as a BYTES tensor of shape [1], as the "
+        "whole body, or as the only file of a form. The status is 429 with `Retry-After` if too many requests are "
+        "waiting, and 503 if no verified build of the model runs here.",
         _ref("InferResponse"),
         *path,
         _HEADER_LENGTH,

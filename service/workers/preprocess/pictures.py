@@ -129,9 +129,8 @@ class PictureQueue:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             waiting.is_withdrawn.set()
+            work.add_done_callback(_retrieve)
             await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()  # marks the exception as retrieved, so that asyncio does not log it
             raise
         finally:
             self._end(waiting)
@@ -174,6 +173,12 @@ class PictureQueue:
             self._running_large -= 1
             self._running_pixels -= picture.pixels
         self._start()
+
+
+def _retrieve(work: asyncio.Future[bytes]) -> None:
+    """Marks the exception as retrieved, so that asyncio does not log it."""
+    if not work.cancelled():
+        work.exception()
 
 
 def _network_of(client: str) -> str:

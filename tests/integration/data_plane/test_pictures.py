@@ -25,11 +25,13 @@ pytestmark = pytest.mark.anyio
 INFER = "/v2/models/digits/infer"
 PIXELS = (np.arange(64, dtype=np.uint8) * 4).reshape(8, 8)
 RAW = {"Inference-Header-Content-Length": "0"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+BINARY = {"Content-Type": "application/octet-stream"}
 
 
-def encode(format: str, picture: Image.Image | None = None) -> bytes:
+def encode(format: str, picture: Image.Image | None = None, **options: Any) -> bytes:
     file = BytesIO()
-    (picture or Image.fromarray(PIXELS)).save(file, format)
+    (picture or Image.fromarray(PIXELS)).save(file, format, **options)
     return file.getvalue()
 
 
@@ -70,13 +72,48 @@ async def test_the_whole_body(tables: Tables) -> None:
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
 
 
-@pytest.mark.parametrize(("format", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg; q=1")])
-async def test_the_whole_body_by_content_type(tables: Tables, format: str, media_type: str) -> None:
-    data = encode(format)
-    expected = np.asarray(Image.open(BytesIO(data)).convert("L")).sum(axis=0).tolist()
+async def test_the_whole_body_by_content_type(tables: Tables) -> None:
+    types = [("PNG", "image/png"), ("PNG", "image/x-png"), ("JPEG", "image/jpeg; q=1"), ("JPEG", "image/jpg")]
+    types += [("WEBP", "image/webp"), ("BMP", "image/bmp"), ("BMP", "image/x-ms-bmp"), ("GIF", "IMAGE/GIF")]
     async with connect(tables) as client:
-        response = await client.post(INFER, content=data, headers={"Content-Type": media_type})
-    assert columns(response) == expected
+        for format, media_type in types:
+            data = encode(format)
+            expected = np.asarray(Image.open(BytesIO(data)).convert("L")).sum(axis=0).tolist()
+            response = await client.post(INFER, content=data, headers={"Content-Type": media_type})
+            assert columns(response) == expected, media_type
+
+
+async def test_a_form_with_one_file(tables: Tables) -> None:
+    """`curl -F file=@picture.png` sends such a form. The type of its part is guessed from the file's name."""
+    async with connect(tables) as client:
+        for name, media_type in (("a.png", "image/png"), ("a.webp", "application/octet-stream"), ("a", None)):
+            data = encode("WEBP", None, lossless=True) if name == "a.webp" else PNG
+            response = await client.post(INFER, files={"file": (name, data, media_type)})
+            assert columns(response) == COLUMNS
+        response = await client.post(INFER, files={"file": ("tensor", PIXELS.tobytes())})
+        assert columns(response) == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("body", "boundary", "error"),
+    [
+        (b"", "b", "does not contain its boundary"),
+        (b"--b--\r\n", "b", "has no file"),
+        (b"--b\r\n\r\nx", "b", "ends too early"),
+        (b"--b\r\n\r\nx\r\n--b\r\n\r\ny\r\n--b--\r\n", "b", "has more than one part"),
+        (b"--b\r\n\r\nx\r\n--b--\r\n", "", "has no valid boundary"),
+        (b"--b\r\n\r\nx\r\n--b--\r\n", "b" * 71, "has no valid boundary"),
+        (b"--b\r\n\r\n\r\n--b--\r\n", '"b"', "the body has 0 bytes"),
+        (b"--b\r\n\r\n--b--\r\n", "b", "the body has 0 bytes"),
+        (b"--b\r\nContent-Type: image/svg+xml\r\n\r\nx\r\n--b--\r\n", "b", "pictures of type 'image/svg+xml'"),
+    ],
+)
+async def test_forms_that_are_refused(tables: Tables, body: bytes, boundary: str, error: str) -> None:
+    async with connect(tables) as client:
+        headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        response = await client.post(INFER, content=body, headers=headers)
+    assert response.status_code in (400, 415)
+    assert error in response.json()["error"]
 
 
 async def test_a_raw_tensor(tables: Tables) -> None:
@@ -113,16 +150,25 @@ async def test_an_ambiguous_body_is_rejected_without_a_content_type() -> None:
 @pytest.mark.parametrize(
     ("model", "content", "headers", "status", "error"),
     [
-        ("digits", b"", RAW, 400, "the body has 0 bytes; input 'image' takes 64 or a JPEG or PNG"),
-        ("digits", bytes(65), RAW, 400, "the body has 65 bytes; input 'image' takes 64 or a JPEG or PNG"),
+        ("digits", b"", RAW, 400, "the body has 0 bytes; input 'image' takes 64 or a JPEG, PNG, WebP, BMP or GIF"),
+        (
+            "digits",
+            bytes(65),
+            RAW,
+            400,
+            "the body has 65 bytes; input 'image' takes 64 or a JPEG, PNG, WebP, BMP or GIF",
+        ),
         ("numbers", bytes(5), RAW, 400, "the body has 5 bytes; input 'x' takes 4"),
         ("numbers", PNG, RAW, 400, "bytes; input 'x' takes 4"),
         ("numbers", PNG, {"Content-Type": "image/png"}, 400, "input 'x' does not take a picture"),
         ("affine", bytes(16), RAW, 400, "a raw body is one input, and the model takes 3"),
         ("digits", PNG[:45], RAW, 400, "the picture for input 'image' is damaged"),
-        ("digits", PNG, {"Content-Type": "image/webp"}, 415, "pictures of type 'image/webp'"),
-        ("digits", encode("GIF"), {"Content-Type": "image/png"}, 415, "neither a JPEG nor a PNG"),
-        ("digits", bytes(64), {"Content-Type": "image/png"}, 415, "neither a JPEG nor a PNG"),
+        ("digits", PNG, {"Content-Type": "image/avif"}, 415, "pictures of type 'image/avif'"),
+        ("digits", encode("TIFF"), {"Content-Type": "image/png"}, 415, "not a picture in a supported format"),
+        ("digits", bytes(64), {"Content-Type": "image/png"}, 415, "not a picture in a supported format"),
+        ("digits", PNG, {}, 415, "the body is a PNG, but the header Content-Type is missing"),
+        ("digits", encode("WEBP"), FORM, 415, "is a WebP, but its Content-Type is 'application/"),
+        ("digits", PIXELS.tobytes(), BINARY, 400, "the header Inference-Header-Content-Length is missing"),
         ("digits", encode("PNG", Image.new("1", (1 << 15, 1 << 11))), RAW, 413, "32768 x 2048 pixels"),
     ],
 )

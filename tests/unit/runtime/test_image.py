@@ -18,7 +18,7 @@ from PIL import Image
 from service.core.artifacts.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.models.metadata import Layout, ModelMetadata, Resample, Resize
-from service.core.models.picture import MAX_PIXELS, is_picture
+from service.core.models.picture import MAX_PIXELS, format_of
 from service.core.models.signature import Quantization, TensorSpec
 from service.runtime import image
 
@@ -131,15 +131,15 @@ def test_a_picture_is_turned_upright() -> None:
     np.testing.assert_array_equal(image.decode(encode(picture, exif=exif), COLOR)[0], np.asarray(expected))
 
 
-@pytest.mark.parametrize("format", ["GIF", "BMP", "TIFF", "WEBP", "PPM"])
+@pytest.mark.parametrize("format", ["TIFF", "PPM", "ICO", "TGA"])
 def test_other_formats_are_rejected(format: str) -> None:
-    with pytest.raises(UnsupportedFormat, match="neither a JPEG nor a PNG"):
+    with pytest.raises(UnsupportedFormat, match="not a picture in a supported format"):
         image.decode(encode(noise(), format), COLOR)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"picture"])
 def test_data_that_is_not_a_picture_is_rejected(data: bytes) -> None:
-    assert not is_picture(data)
+    assert format_of(data) is None
     with pytest.raises(UnsupportedFormat):
         image.decode(data, COLOR)
 
@@ -302,3 +302,57 @@ def test_decoding_stops_if_the_picture_is_withdrawn() -> None:
         image.decode(data, COLOR, is_withdrawn=is_withdrawn)
     assert looks == 21
     assert len(data) > 20 * (8 << 10)
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [("WEBP", {"lossless": True}), ("BMP", {}), ("GIF", {}), ("PNG", {})],
+)
+def test_a_format_without_loss_has_the_pixels_unchanged(format: str, options: dict[str, Any]) -> None:
+    gray = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(6, 8) * 5)
+    picture = gray if format == "GIF" else noise()
+    expected = np.asarray(picture.convert("RGB"))
+    np.testing.assert_array_equal(image.decode(encode(picture, format, **options), COLOR)[0], expected)
+
+
+@pytest.mark.parametrize("format", ["GIF", "WEBP"])
+def test_the_first_frame_of_an_animation_is_used(format: str) -> None:
+    frames = [Image.new("RGB", (8, 6), color) for color in ("white", "black")]
+    options = {"save_all": True, "append_images": frames[1:], **({"lossless": True} if format == "WEBP" else {})}
+    assert image.decode(encode(frames[0], format, **options), COLOR).min() == 255
+
+
+@pytest.mark.parametrize("format", ["GIF", "WEBP"])
+def test_transparent_pixels_become_white(format: str) -> None:
+    clear = Image.new("RGBA", (8, 6), (0, 0, 0, 0))
+    assert image.decode(encode(clear, format), COLOR).min() == 255
+
+
+@pytest.mark.parametrize("format", ["WEBP", "JPEG", "PNG"])
+def test_pictures_are_turned_upright(format: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    picture = Image.new("RGB", (8, 6))
+    picture.paste((255, 255, 255), (0, 0, 8, 3))
+    turned = image.decode(encode(picture, format, exif=exif), COLOR)[0]
+    assert turned[:2].max() < 30
+    assert turned[-2:].min() > 225
+
+
+def test_a_webp_with_too_many_pixels_is_rejected_before_memory_is_allocated() -> None:
+    data = bytearray(encode(noise(), "WEBP", lossless=False, exif=Image.Exif()))
+    canvas = b"VP8X" + struct.pack("<I", 10) + bytes(4) + (16382).to_bytes(3, "little") * 2
+    body = b"WEBP" + canvas + bytes(data[12:])
+    with pytest.raises(TooLarge, match="16383 x 16383"):
+        image.decode(b"RIFF" + struct.pack("<I", len(body)) + body, COLOR)
+
+
+@pytest.mark.parametrize("format", ["WEBP", "BMP", "GIF"])
+def test_no_damaged_file_raises_another_error(format: str) -> None:
+    rng, data = random.Random(0), encode(noise() if format != "GIF" else noise("L"), format)
+    for _ in range(200):
+        damaged = bytearray(data)
+        for _ in range(rng.randrange(1, 6)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        with suppress(OctetError):
+            image.decode(bytes(damaged[: rng.randrange(1, len(damaged) + 1)]), COLOR)

@@ -7,6 +7,7 @@
 #include "net/grpc_call.h"
 #include "net/gzip.h"
 #include "net/reading.h"
+#include "request/multipart.h"
 #include "request/tenant.h"
 
 namespace octet::plane {
@@ -17,9 +18,17 @@ struct HttpCall::HttpBodyParser final : BodyParser {
       body = h2::Buffer::adopt(decompress(view(body), coding, most_bytes));
       if (!reservation.grow(body.size)) throw no_memory();
     }
+    std::string_view content = view(body);
+    if (facts.is_form()) {
+      FormFile file = only_file(content, facts.boundary);
+      content = file.content;
+      facts.media_type = lower(file.media_type);
+      if (!facts.media_type.starts_with("image/")) facts.media_type.clear();  // a client's guess by the file's name
+      facts.json_bytes = 0;
+    }
     Request request;
-    size_t at = read_request(view(body), body.size, facts, signature, request);
-    following = {view(body).substr(at)};
+    size_t at = read_request(content, content.size(), facts, signature, request);
+    following = {content.substr(at)};
     return request;
   }
 
@@ -97,8 +106,10 @@ void HttpCall::read_headers() {
         if (same_but_case(field.name, "traceparent")) traced_.traceparent = field.value;
         break;
       case 12:
-        if (same_but_case(field.name, "content-type"))
+        if (same_but_case(field.name, "content-type")) {
           facts_.media_type = lower(field.value.substr(0, field.value.find(';')));
+          facts_.boundary = boundary_of(field.value);
+        }
         break;
       case 15:
         if (same_but_case(field.name, "accept-encoding")) wanted_coding_ = preferred_coding(field.value);

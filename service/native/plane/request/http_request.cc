@@ -10,7 +10,24 @@ namespace {
 
 // the bytes that are permitted for names and shapes, and for each number
 constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;
-constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
+
+// Throws Problem if the body is not JSON because its headers are missing or wrong.
+void check_headers(std::string_view text, const BodyFacts& facts) {
+  if (facts.json_bytes) return;
+  if (const PictureFormat* format = picture_format(text)) {
+    std::string said = facts.media_type.empty() ? "the header Content-Type is missing"
+                                                : "its Content-Type is " + brief(std::string_view(facts.media_type));
+    throw Problem(ErrorType::kUnsupportedFormat, "the body is a " + std::string(format->name) + ", but " + said,
+                  "send Content-Type: " + std::string(format->media_type));
+  }
+  size_t first = text.find_first_not_of(" \t\r\n");
+  bool may_be_json = first == text.npos || text[first] == '{';
+  if (facts.media_type == "application/octet-stream" && !may_be_json) {
+    throw Problem(
+        ErrorType::kInvalidInput, "the body is not JSON, and the header Inference-Header-Content-Length is missing",
+        "set it to 0 if the body is the model's only input, otherwise to the length of the JSON before the tensors");
+  }
+}
 
 void check_json_bytes(uint64_t bytes, const Signature& signature) {
   uint64_t elements = 0;
@@ -32,17 +49,18 @@ size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& fact
                     Request& request) {
   if (facts.is_raw()) {
     bool is_picture = facts.media_type.starts_with("image/");
-    if (is_picture && facts.media_type != "image/jpeg" && facts.media_type != "image/png") {
+    if (is_picture && !is_picture_type(facts.media_type)) {
       throw Problem(ErrorType::kUnsupportedFormat,
                     "pictures of type " + brief(std::string_view(facts.media_type)) + " are not supported",
-                    "send a JPEG or PNG");
+                    "send " + std::string(kPictureFormats));
     }
-    bool looks_like_one = text.starts_with(kJpeg) || text.starts_with(kPng);
+    bool looks_like_one = picture_format(text) != nullptr;
     bool is_tensor = facts.media_type == "application/octet-stream";
     request = fit_request(
         RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary}, signature);
     return 0;
   }
+  check_headers(text, facts);
   uint64_t json_bytes = facts.json_bytes.value_or(bytes);
   if (json_bytes > bytes) {
     throw Problem(ErrorType::kInvalidInput,

@@ -1,6 +1,7 @@
 #include "request/request.h"
 
 #include "request/buckets.h"
+#include "request/picture.h"
 
 #include <algorithm>
 #include <cmath>
@@ -213,7 +214,7 @@ Request fit_request(const RawBody& body, const Signature& signature) {
     throw Problem(
         ErrorType::kInvalidTensor,
         "the body may be a picture or the " + std::to_string(body.bytes) + " bytes of input '" + spec.name + "'",
-        "set Content-Type to image/jpeg, image/png or application/octet-stream", spec.name);
+        "set Content-Type to application/octet-stream, or to the picture's type, such as image/png", spec.name);
   }
   Request request;
   for (size_t index = 0; index < signature.outputs.size(); ++index)
@@ -228,7 +229,7 @@ Request fit_request(const RawBody& body, const Signature& signature) {
                 one = std::to_string(bytes_of(spec, shapes[0].first));
     throw Problem(ErrorType::kInvalidTensor,
                   "the body has " + std::to_string(body.bytes) + " bytes; input '" + spec.name + "' takes " + one +
-                      each + (spec.is_image() ? " or a JPEG or PNG" : ""),
+                      each + (spec.is_image() ? " or " + std::string(kPictureFormats) : ""),
                   takes({spec}), spec.name);
   }
   return request;

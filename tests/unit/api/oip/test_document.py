@@ -69,5 +69,6 @@ def test_a_version_has_the_operations_of_its_model() -> None:
 def test_a_prediction_takes_and_returns_raw_bytes(path: str) -> None:
     infer = PATHS[path]["post"]
     types = set(infer["requestBody"]["content"])
-    assert types == {"application/json", "application/octet-stream", "image/jpeg", "image/png"}
+    pictures = {f"image/{each}" for each in ("jpeg", "png", "webp", "bmp", "gif")}
+    assert types == {"application/json", "application/octet-stream", "multipart/form-data", *pictures}
     assert set(infer["responses"]["200"]["content"]) == {"application/json", "application/octet-stream"}

@@ -42,6 +42,11 @@ def encode(mode: str, format: str, size: tuple[int, int] = (13, 7), **options: A
         encode("L", "JPEG", progressive=True, optimize=True),
         encode("CMYK", "JPEG", comment=b"\xff\xc0" * 300),
         encode("RGB", "JPEG", exif=b"Exif\0\0" + bytes(60_000)),
+        encode("RGB", "WEBP", lossless=True),
+        encode("RGB", "WEBP", quality=50),
+        encode("RGBA", "WEBP", lossless=False, exif=b"Exif\0\0"),
+        *(encode(mode, "BMP") for mode in ("1", "L", "P", "RGB")),
+        *(encode(mode, "GIF") for mode in ("1", "L", "P")),
         encode("RGB", "JPEG").replace(b"\xff\xc0", b"\xff\xff\xff\xc0", 1),  # padding before a marker
     ],
 )
@@ -50,7 +55,9 @@ def test_a_picture_has_the_size_that_pillow_reads(probe: Path, file: bytes) -> N
     assert pixels(probe, [file]) == [str(13 * 7)]
 
 
-@pytest.mark.parametrize("file", [b"", b"\xff\xd8\xff", b"GIF89a" + bytes(40), encode("RGB", "PNG")[:20]])
+@pytest.mark.parametrize(
+    "file", [b"", b"\xff\xd8\xff", b"GIF89a", b"BM" + bytes(40), encode("RGB", "PNG")[:20], encode("RGB", "WEBP")[:29]]
+)
 def test_a_file_without_a_header_has_an_unknown_size(probe: Path, file: bytes) -> None:
     assert pixels(probe, [file]) == ["unknown"]
 
