@@ -17,6 +17,8 @@ from service.cli.tensors import describe
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
+from service.core.models.task import Activation
+from service.runtime.results import activated
 
 _BAR_COLUMNS = 24
 
@@ -31,6 +33,7 @@ class Answer:
         specs: the outputs' types and shapes, in the model's order.
         took_s: how long the prediction took.
         labels: the model's labels. They are not used if their number differs from the number of classes.
+        activation: the function that converts real outputs to scores.
     """
 
     model: str
@@ -38,13 +41,14 @@ class Answer:
     specs: Sequence[TensorSpec]
     took_s: float
     labels: Sequence[str] = ()
+    activation: Activation | None = None
 
     def classes(self, labels: Sequence[str] | None) -> list[dict[str, Any]]:
         """Returns the most likely classes if the first output is a classification, else an empty list."""
         values = self.outputs[self.specs[0].name]
         if labels is None and len(self.labels) == values.size:
             labels = self.labels
-        return top(values, labels) if is_classification(values) else []
+        return top(activated(values, self.activation), labels) if is_classification(values) else []
 
     def unused_labels(self) -> str:
         """Returns why the model's labels are not shown; empty if they are shown, or if the model has none."""
@@ -69,6 +73,8 @@ def show_answer(
 ) -> None:
     """Prints a result, in real values unless `raw`; with `save`, also writes the first output as a .npy file."""
     answer = stored if raw else stored.dequantized()
+    if raw:
+        answer = replace(answer, activation=None)
     best = answer.classes(read_labels(labels_file) if labels_file else None)
     if save:
         np.save(save, answer.outputs[answer.specs[0].name])

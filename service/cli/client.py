@@ -289,6 +289,11 @@ class Client:
         response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
         return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
 
+    def predict(self, model: str, request: Document, version: int | None = None, top: int | None = None) -> Document:
+        """Returns the result of a prediction in the form of the model's task. `request` has the input in JSON form."""
+        query = {**_version_query(version), **({} if top is None else {"top": top})}
+        return self._document("POST", f"/api/v1/models/{model}/predict", json=request, params=query)
+
     def compare(
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None
     ) -> Document:

@@ -89,7 +89,7 @@ def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
         "dance",
         "push",
         "push no-such-file",
-        "predict digits no-such-file",
+        "predict digits x --parallel 0",
         f"compile {MODEL}",
         "run no-such-folder x.png",
         "builds --wait",

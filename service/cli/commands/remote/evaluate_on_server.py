@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from service.cli.client import Client
-from service.cli.commands.remote.predict import spec_of
+from service.cli.commands.remote.predict import signature_of
 from service.compiler.messages.files import OUTPUTS_FILE
 from service.core.artifacts.artifact import NUMERICS_ANNOTATION, TARGET_ANNOTATION
 from service.core.digest import parse_digest
@@ -64,7 +64,7 @@ def evaluate_on_server(
     task = replace(task, data=replace(task.data, metadata=stored), classes=task.classes or stored.labels)
     annotations = client.artifact(found["artifact"])["annotations"]
     described = client.metadata(name, found["version"])
-    signature = ModelSignature(tuple(map(spec_of, described["inputs"])), tuple(map(spec_of, described["outputs"])))
+    signature = signature_of(described)
     for spec in (*signature.inputs, *signature.outputs):
         if -1 in spec.shape:
             raise InvalidTensor(f"{spec.name!r} has several sizes: {list(spec.shape)}", tensor=spec.name)

@@ -1,37 +1,69 @@
-"""`octet predict`: sends one request to a served model, in binary."""
+"""`octet predict`: sends inputs to a served model, and shows the results by the model's task."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from service.cli.answers import Answer, show_answer
 from service.cli.client import Client
+from service.cli.inputs import Format, items_of
 from service.cli.options import (
-    InputFiles,
     JsonOption,
     KeyOption,
     LabelsOption,
     RawOption,
     SaveOption,
     ServerOption,
+    read_labels,
     server_url,
 )
-from service.cli.output import reporting
+from service.cli.output import FAILURE, reporting
+from service.cli.predictions import OutputFormat, Predictor, predict_all, show_results
 from service.cli.tensors import read_input
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
-from service.core.models.signature import TensorSpec
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import ModelSignature, TensorSpec
+
+_SEVERAL = (".txt", ".csv", ".jsonl", ".ndjson")  # files that contain several inputs
 
 
 def predict(
     name: Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")],
-    inputs: InputFiles,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Pictures, tensors in .npy files, folders of these, a text, a .txt, .csv or .jsonl file with an input "
+            "on each line, or - for such lines from stdin. For a model of several inputs: one file for each.",
+        ),
+    ],
     version: Annotated[
         int | None, typer.Option("--version", help="The version to use.", show_default="the newest")
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option("--format", help="The format of lines.", show_default="by the file's name or its first line"),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat | None,
+        typer.Option("--output", help="How to write the results.", show_default="table; a picture's classes as bars"),
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, max=256, help="The number of requests at a time, for several inputs.")
+    ] = 8,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top", min=1, help="The number of classes or boxes of each result.", show_default="5 classes, 100 boxes"
+        ),
     ] = None,
     labels: LabelsOption = None,
     save: SaveOption = None,
@@ -40,31 +72,78 @@ def predict(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a served model on a picture or a tensor."""
+    """Run a served model on texts, pictures or tensors.
+
+    Several inputs are sent in parallel; their results are written in order. Exit status 1: an input failed.
+    """
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        answer = ask(client, name, [read_input(path) for path in inputs], version)
-        show_answer(output, answer, labels, save, raw)
+        described = client.metadata(name, version)
+        signature = signature_of(described)
+        files = [Path(each) for each in inputs]
+        is_one = format is None and output_format is None and all(map(_has_one_input, files))
+        if is_one and (len(files) == 1 or len(signature.inputs) > 1):
+            answer = ask(client, name, [read_input(path) for path in files], version, described)
+            show_answer(output, answer, labels, save, raw)
+            return
+        if save or raw:
+            raise InvalidInput("--save and --raw are for a single prediction", hint="leave out --output and --format")
+        metadata = metadata_of(described)
+        if labels is not None:
+            metadata = replace(metadata, labels=read_labels(labels))
+        predictor = Predictor(client, name, version, signature, metadata, top)
+        chosen = output_format or (OutputFormat.JSON if as_json else OutputFormat.TABLE)
+        results = predict_all(predictor.predict, items_of(inputs, format, sys.stdin), parallel)
+        if show_results(output, results, chosen):
+            raise typer.Exit(FAILURE)
 
 
-def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int | None = None) -> Answer:
+def ask(
+    client: Client,
+    name: str,
+    inputs: Sequence[Array | bytes],
+    version: int | None = None,
+    described: dict[str, Any] | None = None,
+) -> Answer:
     """Sends a prediction request. The result's time is the request's whole round trip, as this client sees it.
+
+    Args:
+        described: the model's metadata, if the caller has it already.
 
     Raises:
         InvalidInput: the number of inputs is not that of the model.
     """
-    metadata = client.metadata(name, version)
-    names = [spec["name"] for spec in metadata["inputs"]]
+    described = described or client.metadata(name, version)
+    names = [spec["name"] for spec in described["inputs"]]
     if len(names) != len(inputs):
         raise InvalidInput(f"{name} has {len(names)} inputs, but {len(inputs)} were given", hint=", ".join(names))
     started_s = time.perf_counter()
     header, outputs = client.infer(name, names, inputs, version)
     took_s = time.perf_counter() - started_s
-    labels = metadata.get("parameters", {}).get("labels", ())
+    metadata = metadata_of(described)
     title = f"{header['model_name']} version {header['model_version']}"
-    return Answer(title, outputs, [spec_of(described) for described in metadata["outputs"]], took_s, labels)
+    specs = signature_of(described).outputs
+    return Answer(title, outputs, specs, took_s, metadata.labels, metadata.activation)
+
+
+def signature_of(described: dict[str, Any]) -> ModelSignature:
+    """Returns the signature in a model's metadata."""
+    return ModelSignature(tuple(map(spec_of, described["inputs"])), tuple(map(spec_of, described["outputs"])))
+
+
+def metadata_of(described: dict[str, Any]) -> ModelMetadata:
+    """Returns the labels, the task and the preprocessing in a model's metadata."""
+    return ModelMetadata.from_json(described.get("parameters", {}))
 
 
 def spec_of(described: dict[str, Any]) -> TensorSpec:
     """Returns the spec of a tensor in a model's metadata; its quantization is in the tensor's parameters."""
     quantization = described.get("parameters")
     return TensorSpec.from_json(described | {"quantization": quantization})
+
+
+def _has_one_input(path: Path) -> bool:
+    """Returns true for a file with the data of one input."""
+    try:
+        return path.is_file() and path.suffix.lower() not in _SEVERAL
+    except OSError:  # a text that is too long for a path
+        return False

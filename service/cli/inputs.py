@@ -1,0 +1,177 @@
+"""The inputs of `octet predict`: texts, files, folders, and lines, CSV or JSON Lines from a file or from stdin.
+
+Every input becomes an `Item`, the data of one prediction. Files of pictures are read when they are sent.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TextIO
+
+from service.core.errors import InvalidInput
+
+STDIN = "-"
+_LINE = "line "  # the beginning of the names of lines from stdin
+_PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
+_MAX_LINE_CHARACTERS = 64 << 20
+
+
+class Format(StrEnum):
+    """The formats of files with several inputs."""
+
+    LINES = "lines"  # a text on each line
+    CSV = "csv"  # with a header; a column `text`, or the numbers of one sample on each line
+    JSONL = "jsonl"  # a string, a list of numbers, or an object on each line
+
+
+_BY_SUFFIX: Mapping[str, Format] = {
+    ".txt": Format.LINES,
+    ".csv": Format.CSV,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+}
+_SUFFIXES = (*_PICTURES, ".npy", *_BY_SUFFIX)
+
+
+@dataclass(frozen=True)
+class Item:
+    """The data of one prediction. One of `file`, `text` and `values` is set.
+
+    Attributes:
+        name: the name to show: a file's path, a line's number, or the beginning of a text.
+        file: a picture, or a tensor in a .npy file.
+        values: real values for the only input, or for each input by name.
+    """
+
+    name: str
+    file: Path | None = None
+    text: str | None = None
+    values: Any = None
+
+
+def items_of(given: Iterable[str], format: Format | None, stdin: TextIO) -> Iterator[Item]:
+    """Yields the items of the command's arguments, in order.
+
+    Args:
+        given: files, folders, `-` for stdin, or texts. Any other argument is a text, unless it ends like the name of a
+            file.
+        format: the format of files with several inputs; None to detect it.
+
+    Raises:
+        InvalidInput: a file does not exist, a folder contains nothing to predict, or a line is malformed.
+    """
+    for each in given:
+        path = Path(each)
+        if each == STDIN:
+            yield from _lines(stdin, format, _LINE)
+        elif _is_dir(path):
+            yield from _in_folder(path)
+        elif _is_file(path):
+            yield from _in_file(path, format)
+        elif path.suffix.lower() in _SUFFIXES and not any(map(str.isspace, each)):
+            raise InvalidInput(f"{each} does not exist")
+        else:
+            yield Item(each if len(each) <= 40 else f"{each[:39]}…", text=each)
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a text may be too long for a path
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _in_folder(folder: Path) -> Iterator[Item]:
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (*_PICTURES, ".npy"))
+    if not found:
+        raise InvalidInput(f"{folder} contains no pictures and no .npy files")
+    for path in found:
+        yield Item(str(path), file=path)
+
+
+def _in_file(path: Path, format: Format | None) -> Iterator[Item]:
+    chosen = format or _BY_SUFFIX.get(path.suffix.lower())
+    if chosen is None:
+        yield Item(str(path), file=path)
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from _lines(file, chosen, f"{path}:")
+
+
+def _lines(file: TextIO, format: Format | None, name: str) -> Iterator[Item]:
+    """Yields the items of a file's lines. Without a format, lines that begin with a bracket are JSON."""
+    try:
+        if format is None:
+            first = file.readline(_MAX_LINE_CHARACTERS)
+            format = Format.JSONL if first.lstrip()[:1] in ("{", "[") else Format.LINES
+            yield from _FORMATS[format](itertools.chain([first] if first else [], file), name)
+        else:
+            yield from _FORMATS[format](file, name)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{'stdin' if name == _LINE else name.rstrip(':')} is not UTF-8 text") from error
+
+
+def _texts(lines: Iterable[str], name: str) -> Iterator[Item]:
+    for number, line in enumerate(lines, 1):
+        if text := line.rstrip("\r\n"):
+            yield Item(f"{name}{number}", text=text)
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[Item]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"{name}{number} is not well-formed JSON: {error}") from error
+        yield _json_item(value, f"{name}{number}")
+
+
+def _json_item(value: Any, name: str) -> Item:
+    if isinstance(value, str):
+        return Item(name, text=value)
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return Item(name, text=value["text"])
+    return Item(name, values=value)
+
+
+def _rows(lines: Iterable[str], name: str) -> Iterator[Item]:
+    """Yields the rows of CSV. Of several columns that are not numbers, `text` is taken."""
+    rows = csv.reader(lines)
+    try:
+        header = next(rows, [])
+        for number, row in enumerate(rows, 2):
+            if row:
+                yield _row_item(dict(zip(header, row, strict=False)), f"{name}{number}")
+    except csv.Error as error:
+        raise InvalidInput(f"{name}{rows.line_num} is not well-formed CSV: {error}") from error
+
+
+def _row_item(row: Mapping[str, str], name: str) -> Item:
+    if "text" in row:
+        return Item(name, text=row["text"])
+    try:
+        return Item(name, values=[float(cell) for cell in row.values()])
+    except ValueError:
+        if len(row) == 1:
+            return Item(name, text=next(iter(row.values())))
+        raise InvalidInput(
+            f"{name} contains texts in several columns, of which none is called text", hint="name the column text"
+        ) from None
+
+
+_FORMATS = {Format.LINES: _texts, Format.CSV: _rows, Format.JSONL: _json_lines}

@@ -1,0 +1,78 @@
+"""Tests of the inputs of `octet predict`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cli.inputs import Format, Item, items_of
+from service.core.errors import InvalidInput
+
+
+def read(*given: str, stdin: str = "", format: Format | None = None) -> list[Item]:
+    return list(items_of(given, format, io.StringIO(stdin)))
+
+
+def data(items: list[Item]) -> list[Any]:
+    return [item.file or item.text or item.values for item in items]
+
+
+def test_an_argument_is_a_file_a_folder_or_a_text(tmp_path: Path) -> None:
+    for name in ("a.png", "b/c.JPG", "b/d.npy", "b/notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = read(str(tmp_path / "a.png"), str(tmp_path / "b"), "a text", "x" * 5000)
+    assert data(found) == [tmp_path / "a.png", tmp_path / "b/c.JPG", tmp_path / "b/d.npy", "a text", "x" * 5000]
+    assert len(found[-1].name) == 40
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no pictures"):
+        read(str(tmp_path))
+
+
+def test_a_missing_file_is_not_taken_for_a_text() -> None:
+    with pytest.raises(InvalidInput, match=r"cat\.jpg does not exist"):
+        read("cat.jpg")
+    assert data(read("Look at cat.jpg")) == ["Look at cat.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "format", "expected"),
+    [
+        ("one\r\n\ntwo", None, ["one", "two"]),
+        ('{"text": "a"}\n"b"\n\n[1, 2]\n{"x": [3]}\n', None, ["a", "b", [1, 2], {"x": [3]}]),
+        ("[not json]", Format.LINES, ["[not json]"]),
+        ('id,text\n1,"a, b"\n2,c\n', Format.CSV, ["a, b", "c"]),
+        ("sentence\nhello\n", Format.CSV, ["hello"]),
+        ("x,y\n1,2.5\n\n", Format.CSV, [[1.0, 2.5]]),
+        ("", None, []),
+    ],
+)
+def test_lines_are_read_by_their_format(stdin: str, format: Format | None, expected: list[Any]) -> None:
+    assert data(read("-", stdin=stdin, format=format)) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("a.txt", "[1]"), ("a.jsonl", [1]), ("a.csv", None)])
+def test_the_name_of_a_file_defines_its_format(tmp_path: Path, name: str, expected: Any) -> None:
+    (tmp_path / name).write_text("\ufeff[1]\n")
+    found = read(str(tmp_path / name))
+    assert data(found) == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
+    ("stdin", "format"),
+    [("{", None), ("[" * 100_000, None), ("a,b\nx,y\n", Format.CSV), ('a\n"' + "x" * 200_000, Format.CSV)],
+)
+def test_malformed_lines_are_refused_with_their_number(stdin: str, format: Format | None) -> None:
+    with pytest.raises(InvalidInput, match=r"line \d"):
+        read("-", stdin=stdin, format=format)
+
+
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        read(str(tmp_path / "a.txt"))
