@@ -78,15 +78,31 @@ def _per_channel(given: Given, shape: Sequence[int | None]) -> QuantizedType | N
 
 
 def _affine(given: Given, shape: Sequence[int | None]) -> QuantizedType | None:
-    """Returns the type if the blocks divide at most one dimension, into single elements; None for other blocks."""
+    """Returns the type: per tensor or per axis if the blocks divide at most one dimension, into single elements; else
+    in blocks. None if the scales are computed.
+    """
     scales, points = _numbers(given.get("scale"), float), _numbers(given.get("zero_point", 0), int)
-    apart = [axis for axis, (size, block) in enumerate(zip(shape, given["block_size"], strict=True)) if size != block]
-    if scales is None or points is None or len(apart) > 1 or any(given["block_size"][axis] != 1 for axis in apart):
+    if scales is None or points is None:
         return None
-    return _bounded(given, scales, points, apart[0] if apart else None)
+    sizes = [int(block) for block in given["block_size"]]
+    apart = [axis for axis, (size, block) in enumerate(zip(shape, sizes, strict=True)) if size != block]
+    if len(apart) <= 1 and all(sizes[axis] == 1 for axis in apart):
+        return _bounded(given, scales, points, apart[0] if apart else None)
+    if any(size is None or block < 1 or size % block for size, block in zip(shape, sizes, strict=True)):
+        return None
+    grid = tuple(size // block for size, block in zip(shape, sizes, strict=True) if size is not None)
+    blocks = tuple(enumerate(sizes))
+    return _bounded(given, scales, points, None, blocks, grid)
 
 
-def _bounded(given: Given, scales: list[float], points: list[int], axis: int | None) -> QuantizedType:
+def _bounded(
+    given: Given,
+    scales: list[float],
+    points: list[int],
+    axis: int | None,
+    blocks: tuple[tuple[int, int], ...] | None = None,
+    grid: tuple[int, ...] = (),
+) -> QuantizedType:
     low, high = STORAGE_RANGES[given["dtype"]]
     least, most = given.get("quant_min"), given.get("quant_max")
     return QuantizedType(
@@ -96,6 +112,8 @@ def _bounded(given: Given, scales: list[float], points: list[int], axis: int | N
         axis=axis if axis is not None and len(scales) > 1 else None,
         storage_min=low if least is None else int(least),
         storage_max=high if most is None else int(most),
+        blocks=blocks,
+        grid=grid,
     )
 
 
@@ -110,9 +128,14 @@ def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
 
 def real_values(data: np.ndarray[Any, Any], quantized: QuantizedType) -> np.ndarray[Any, Any]:
     """Returns the real values of stored constants, as float32."""
-    shape = [-1 if axis == quantized.axis else 1 for axis in range(data.ndim)]
-    scales = np.array(quantized.scales, np.float32).reshape(shape)
-    points = np.array(quantized.zero_points, np.int64).reshape(shape)
+    scales, points = np.array(quantized.scales, np.float32), np.array(quantized.zero_points, np.int64)
+    if quantized.blocks is None:
+        shape = [-1 if axis == quantized.axis else 1 for axis in range(data.ndim)]
+        scales, points = scales.reshape(shape), points.reshape(shape)
+    else:
+        scales, points = scales.reshape(quantized.grid), points.reshape(quantized.grid)
+        for axis, size in quantized.blocks:
+            scales, points = scales.repeat(size, axis), points.repeat(size, axis)
     return np.asarray((data.astype(np.int64) - points).astype(np.float32) * scales)
 
 

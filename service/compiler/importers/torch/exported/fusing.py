@@ -62,13 +62,15 @@ class ProgramGraph(Graph):
 
     def weights(self, name: str) -> str | None:
         """Adds a constant with the stored weights of `name` and their quantization, and returns its name. Returns None
-        if the weights are not constant.
+        if the weights are not constant, or are quantized in blocks.
         """
         conversion = self.conversion(name)
         tensor = self.constants.get(conversion.inputs[0]) if conversion is not None else None
         if conversion is None or tensor is None or conversion.quantized is None:
             return None
         of = conversion.quantized
+        if of.blocks is not None:
+            return None
         return self._add(name, Tensor(tensor.data, Quantization(of.scales, of.zero_points, of.axis)))
 
     def reals(self, name: str) -> str | None:

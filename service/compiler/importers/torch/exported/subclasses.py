@@ -57,5 +57,6 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
 }
 _CONSTANTS: Mapping[str, Any] = {
     _REBUILD: None,
-    **{f"torch.{name}": name for name in ("float32", "bfloat16", "float16", "int8", "int4", "uint4", "uint8")},
+    **{f"torch.{name}": name for name in ("float32", "bfloat16", "float16")},
+    **{f"torch.{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 9)},
 }

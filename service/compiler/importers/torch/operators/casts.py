@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from service.compiler.importers.torch.operators.constants import NUMPY_TYPES
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.models.arrays import Array
 
 
 def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dtype: Any) -> Value:
@@ -41,11 +43,23 @@ def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
 
 def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
     if isinstance(input, Tensor):  # the input is weights that no quantized operator reads
-        stored = node.emit(relax.const(np.ascontiguousarray(input.data), input.data.dtype.name), "stored")
-        return node.value(ops.dequantize(stored, out_type), None)
+        stored = relax.const(np.ascontiguousarray(input.data), input.data.dtype.name)
+        return node.value(ops.dequantize(stored, _narrowed(out_type, input.data)), None)
     x = node.tensor(input)
     node.require(x.dtype == out_type.dtype, f"dequantizes {x.dtype} as {out_type.dtype}")
     return node.value(ops.dequantize(x.expr, out_type), None)
+
+
+def _narrowed(quantized: QuantizedType, stored: Array) -> QuantizedType:
+    """Returns the type of constants with the fewest bits that hold them: PyTorch stores weights of 4 and of 2 bits as
+    int8 or uint8 with bounds.
+    """
+    bounds = quantized.min, quantized.max
+    if stored.size and not bounds[0] <= int(stored.min()) <= int(stored.max()) <= bounds[1]:
+        return quantized
+    sign = "u" if quantized.storage.startswith("u") else ""
+    fitting = (name for name in (f"{sign}int2", f"{sign}int4") if STORAGE_RANGES.get(name) == bounds)
+    return replace(quantized, storage=next(fitting, quantized.storage))
 
 
 def _to(node: Node, self: Any, *options: Any, **named: Any) -> Value:
