@@ -15,6 +15,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import detect_host
+from tests.support import evidence
 from tests.support.onnx_builder import DTYPES, OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.selected import BFLOAT16, run_selected
@@ -78,10 +79,11 @@ def test_answers_are_those_of_onnx_runtime_within_rounding(make: Callable[[Model
     """A sum has at most 70 products and stays below 64. So each of its 70 roundings changes it by at most 2**-19."""
     file, inputs = make_file(make, rounds=True)
     (expected,) = Reference(file, optimized=True)(inputs)
-    module = import_model(file).module
+    imported = import_model(file)
+    module = imported.module
     (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
     assert np.abs(expected).max() < 64
-    np.testing.assert_allclose(ours, expected, rtol=0, atol=70 * 2.0**-19)
+    evidence.compare(imported, ONNXRUNTIME, [[ours]], [[expected]], 70 * 2.0**-19)
     # Rounding the operands changes the result much more, so this proves that Octet and ONNX Runtime both round them.
     (real,) = Reference(make_file(make, rounds=False)[0], optimized=True)(inputs)
     assert np.abs(real - expected).max() > 1e-2

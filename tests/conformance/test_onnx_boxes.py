@@ -15,6 +15,7 @@ from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 from service.core.verification.free_rows import fill_rows
+from tests.support import evidence
 from tests.support.conformance import assert_compiled_equals
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
@@ -36,8 +37,7 @@ def _assert_equal(data: bytes, inputs: list[Array], *, compiled: bool) -> Import
     imported = import_model(data)
     actual = oracle.run(imported.module, get_mode(ONNXRUNTIME), inputs)
     expected = fill_rows(Reference(data, optimized=False)(inputs), imported.signature)
-    for ours, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    evidence.compare(imported, ONNXRUNTIME, [actual], [expected])
     if compiled:
         assert_compiled_equals(imported.module, ONNXRUNTIME, [inputs], [], [actual])
     return imported

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
+from tests.support import evidence
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_reference import Reference
 
@@ -18,7 +17,7 @@ ROUNDING = 2e-6
 
 def test_a_float_network_is_that_of_onnx_runtime_within_rounding() -> None:
     model = residual_network()
-    module, reference = import_model(model).module, Reference(model, optimized=True)
+    imported, reference = import_model(model), Reference(model, optimized=True)
     for picture in pictures(4):
-        (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), [picture[None]])
-        np.testing.assert_allclose(ours, reference([picture[None]])[0], rtol=0, atol=ROUNDING)
+        ours = oracle.run(imported.module, get_mode(ONNXRUNTIME), [picture[None]])
+        evidence.compare(imported, ONNXRUNTIME, [ours], [reference([picture[None]])], ROUNDING)

@@ -18,6 +18,7 @@ from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import OctetError
 from service.core.models.arrays import Array
 from service.core.target import detect_host
+from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.real_values import of_every_size
@@ -52,8 +53,10 @@ def answers(builder: OnnxBuilder, result: str, x: Array) -> tuple[Array, Array]:
     """Returns the oracle's result and ONNX Runtime's."""
     builder.output(result, "float32")
     data = builder.build(21)
-    (ours,) = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [x])
+    imported = import_model(data)
+    (ours,) = oracle.run(imported.module, get_mode(ONNXRUNTIME), [x])
     (theirs,) = Reference(data, optimized=True)([x])
+    evidence.record(imported, ONNXRUNTIME, [[ours]], [[theirs]])
     return ours, theirs
 
 

@@ -15,6 +15,7 @@ from service.quantize.rewrites.folding import fold_affine, unify
 from service.quantize.rewrites.patterns import plan
 from service.quantize.rewrites.rewriting import Form, rewrite
 from service.quantize.rewrites.uncalibrated import blocked, dynamic
+from tests.support import evidence
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, network
 from tests.support.onnx_reference import Reference
@@ -36,10 +37,10 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
     }
     rewrite(document, planned, Form({"image": affine(images.min(), images.max(), storage), **types}))
     file = document.serialize()
-    module, reference = import_model(file).module, Reference(file, optimized=True)
+    imported, reference = import_model(file), Reference(file, optimized=True)
     for image in pictures(4, seed + 9):
-        (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])
-        np.testing.assert_array_equal(ours, reference([image[None]])[0])
+        ours = oracle.run(imported.module, get_mode(ONNXRUNTIME), [image[None]])
+        evidence.compare(imported, ONNXRUNTIME, [ours], [reference([image[None]])])
 
 
 # ONNX Runtime computes these operators in float32, in another order or with other functions than Octet. The results
@@ -61,10 +62,10 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
     rewrite(document, planned, Form(types))
     file = document.serialize()
     x = rng.normal(0, 2, SHAPE).astype(np.float32)
-    (ours,) = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), [x])
-    (theirs,) = Reference(file, optimized=True)([x])
+    imported = import_model(file)
+    ours, theirs = oracle.run(imported.module, get_mode(ONNXRUNTIME), [x]), Reference(file, optimized=True)([x])
     step = 2 * max(kind.scale for kind in types.values()) if name in ROUNDED else 0
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=step)
+    evidence.compare(imported, ONNXRUNTIME, [ours], [theirs], step)
 
 
 @pytest.mark.parametrize("flavour", ["dynamic", "4 bits", "8 bits"])
@@ -72,6 +73,8 @@ def test_flavours_without_calibration_are_read_by_onnx_runtime(flavour: str) -> 
     """ONNX Runtime adds real numbers in another order than Octet."""
     made = dynamic(dense_network()) if flavour == "dynamic" else blocked(dense_network(), int(flavour[0]), 16)
     x = np.random.default_rng(3).normal(0, 1, (1, 6, 40)).astype(np.float32)
-    (ours,) = oracle.run(import_model(made.file).module, get_mode(ONNXRUNTIME), [x])
+    imported = import_model(made.file)
+    (ours,) = oracle.run(imported.module, get_mode(ONNXRUNTIME), [x])
     (theirs,) = Reference(made.file, optimized=True)([x])
+    evidence.record(imported, ONNXRUNTIME, [[ours]], [[theirs]])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * float(np.abs(theirs).max()))

@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import MalformedModel, Unsupported
 from service.core.target import detect_host
+from tests.support import evidence
 from tests.support.examples import examples
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
@@ -68,10 +69,9 @@ def assert_near(file: bytes, inputs: list[Real]) -> None:
     times 2**-24.
     """
     expected = Reference(file, optimized=True)(inputs)
-    ours = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), inputs)
-    for own, other in zip(ours, expected, strict=True):
-        assert own.shape == other.shape
-        np.testing.assert_allclose(own, other, rtol=0, atol=4e-6)
+    imported = import_model(file)
+    ours = oracle.run(imported.module, get_mode(ONNXRUNTIME), inputs)
+    evidence.compare(imported, ONNXRUNTIME, [ours], [expected], 4e-6)
 
 
 @settings(max_examples=examples(40))

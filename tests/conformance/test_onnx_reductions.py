@@ -13,6 +13,7 @@ from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
+from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
@@ -41,9 +42,10 @@ REDUCTIONS = [
 
 def answers(data: bytes, samples: list[np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Returns the bits of the oracle's result and of ONNX Runtime's."""
-    module, reference = import_model(data).module, Reference(data, optimized=True)
-    ours = oracle.run_all(module, get_mode(ONNXRUNTIME), [[sample] for sample in samples])
+    imported, reference = import_model(data), Reference(data, optimized=True)
+    ours = oracle.run_all(imported.module, get_mode(ONNXRUNTIME), [[sample] for sample in samples])
     theirs = [reference([sample]) for sample in samples]
+    evidence.record(imported, ONNXRUNTIME, ours, theirs)
     return np.stack([each[0] for each in ours]), np.stack([each[0] for each in theirs])
 
 

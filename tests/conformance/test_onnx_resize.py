@@ -12,6 +12,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
+from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.qnn_models import compile_and_run_all
@@ -32,8 +33,9 @@ def test_linear_resize_equals_onnxruntime(corners: str, size: tuple[int, int, in
     )
     data = model.build()
     sample = [np.random.default_rng(3).normal(0, 1, (1, 3, height, width)).astype(np.float32)]
-    module = import_model(data).module
+    imported = import_model(data)
+    module = imported.module
     (expected,), (actual,) = Reference(data, optimized=True)(sample), oracle.run(module, MODE, sample)
-    np.testing.assert_array_equal(actual, expected)
+    evidence.compare(imported, ONNXRUNTIME, [[actual]], [[expected]])
     (compiled,) = compile_and_run_all(canonicalize(module, MODE), sample)
     np.testing.assert_array_equal(compiled, actual)

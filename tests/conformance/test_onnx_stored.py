@@ -18,6 +18,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import TARGETS, detect_host
 from service.core.verification.vectors import sample_inputs
+from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.selected import run_selected
@@ -117,6 +118,7 @@ def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> 
     samples = sample_inputs(imported.signature, 8, seed=2)
     for sample in samples:
         (expected,), (actual,) = reference(sample), oracle.run(imported.module, MODE, sample)
+        evidence.record(imported, ONNXRUNTIME, [[actual]], [[expected]])
         if stored:
             gap = np.abs(actual.astype(int) - expected)
             assert gap.max() <= 1
@@ -140,4 +142,4 @@ def test_product_of_computed_matrices_is_equal(storage: str, other: str) -> None
     assert coverage.report(imported.module)["integer_percent"] == 100
     for sample in sample_inputs(imported.signature, 4, seed=2):
         (expected,), (actual,) = reference(sample), oracle.run(imported.module, MODE, sample)
-        np.testing.assert_array_equal(actual, expected)
+        evidence.compare(imported, ONNXRUNTIME, [[actual]], [[expected]])

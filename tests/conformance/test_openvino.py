@@ -15,6 +15,7 @@ from service.compiler.qnn.transposes import move_transposes
 from service.core.builds.numerics import OPENVINO
 from service.core.models.arrays import Array
 from service.core.target import TARGETS, detect_host
+from tests.support import evidence
 from tests.support.openvino_models import NAMES, answers_of, packed
 from tests.support.selected import run_selected
 
@@ -27,7 +28,9 @@ REAL = 2.0**-20
 def differences(name: str) -> list[float]:
     """Returns the largest difference of each output, as a part of its largest magnitude."""
     inputs, expected = answers_of(name)
-    answers = oracle.run_all(import_model(packed(name)).module, get_mode(OPENVINO), [[sample] for sample in inputs])
+    imported = import_model(packed(name))
+    answers = oracle.run_all(imported.module, get_mode(OPENVINO), [[sample] for sample in inputs])
+    evidence.record(imported, OPENVINO, answers, expected)
     return [
         float(np.abs(one - other).max() / np.abs(other).max())
         for ours, theirs in zip(answers, expected, strict=True)

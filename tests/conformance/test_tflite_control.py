@@ -12,7 +12,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.tflite_builder import ModelBuilder
 from tests.support.tflite_control import ADD, BOOL, F, add_subgraph, binary, branches, called, endless, loop
 
@@ -20,11 +20,10 @@ X = np.arange(6, dtype=F).reshape(2, 3)
 
 
 def _assert_equal(data: bytes, *samples: list[Array]) -> None:
-    module, loaded = import_model(data).module, litert.interpreter(data)
+    imported, loaded = import_model(data), litert.interpreter(data)
     for sample in samples:
-        ours = oracle.run(module, get_mode(LITERT_REFERENCE), sample)
-        for one, other in zip(ours, litert.run(loaded, sample), strict=True):
-            np.testing.assert_array_equal(one, other)
+        ours = oracle.run(imported.module, get_mode(LITERT_REFERENCE), sample)
+        evidence.compare(imported, LITERT_REFERENCE, [ours], [litert.run(loaded, sample)])
 
 
 def _operators(data: bytes) -> str:

@@ -16,7 +16,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 from service.core.models.arrays import Array
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_builder import ModelBuilder, Quant
@@ -139,7 +139,7 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
     compiled = compile_and_run_each(canonicalize(imported.module, mode), sent)
     for each, (made,) in zip(sent, compiled, strict=True):
         (expected,), (actual,) = litert.run(loaded, each), oracle.run(imported.module, mode, each)
-        np.testing.assert_array_equal(actual, expected)
+        evidence.compare(imported, numerics, [[actual]], [[expected]])
         np.testing.assert_array_equal(made, actual)
     assert_compiled_equals(imported.module, numerics, sent, [], compiled)
 
@@ -160,13 +160,13 @@ def test_transposed_convolution_equals_the_delegate(size: int, axis: int | None)
     padding = SAME if size == 8 else VALID
     options = schema.TransposeConvOptionsT(padding=padding, strideW=2, strideH=2)
     data = operator_model("TRANSPOSE_CONV", given, [End((2, size, size, 3), np.float32)], options, 4)
-    module = import_model(data).module
+    imported = import_model(data)
     x = rng.normal(0.3, 1, (2, 4, 4, 4)).astype(np.float32)
     for numerics in (XNNPACK, LITERT_REFERENCE):
         (expected,) = litert.run(litert.interpreter(data, reference=numerics == LITERT_REFERENCE), [x])
-        (actual,) = oracle.run(module, get_mode(numerics), [x])
+        (actual,) = oracle.run(imported.module, get_mode(numerics), [x])
         tolerance = 0 if numerics == XNNPACK else 4e-6  # sums of up to 16 products of about 1
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+        evidence.compare(imported, numerics, [[actual]], [[expected]], tolerance)
 
 
 def weights_in_blocks(rows: int, depth: int, units: int, size: int) -> bytes:
@@ -190,7 +190,7 @@ def test_weights_in_blocks_agree_with_the_delegate() -> None:
     imported, loaded = import_model(data), litert.interpreter(data, reference=False)
     for x in samples(data):
         (expected,), (actual,) = litert.run(loaded, [x]), oracle.run(imported.module, get_mode(XNNPACK), [x])
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
+        evidence.compare(imported, XNNPACK, [[actual]], [[expected]], 4e-6 * float(np.abs(expected).max()))
     with pytest.raises(UnsupportedOperator, match="only LiteRT's default delegate reads"):
         oracle.run(imported.module, get_mode(LITERT_REFERENCE), [x])
 

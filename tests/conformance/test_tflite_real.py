@@ -14,7 +14,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.models.arrays import Array
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
@@ -32,6 +32,7 @@ def test_real_operator_is_litert_within_rounding(name: str) -> None:
     inputs = litert.random_inputs(loaded, np.random.default_rng(1))
     (expected,) = litert.run(loaded, inputs)
     (actual,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
+    evidence.record(imported, LITERT_REFERENCE, [[actual]], [[expected]])
     np.testing.assert_allclose(actual, expected, RELATIVE, ABSOLUTE)
     (compiled,) = compile_and_run_all(canonicalize(imported.module, get_mode(LITERT_REFERENCE)), inputs)
     np.testing.assert_array_equal(compiled, actual)
@@ -67,15 +68,17 @@ def test_float16_weights_equal_litert() -> None:
     """Some weights are subnormal numbers."""
     data = _half_weights(np.array([0.1, -6e-8, -1e-5, 65504], np.float16))
     inputs = [np.array([[-128, -2, 7, 127]], np.int8)]
-    (ours,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
-    np.testing.assert_array_equal(ours, litert.run(litert.interpreter(data), inputs)[0])
+    imported = import_model(data)
+    ours = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
+    evidence.compare(imported, LITERT_REFERENCE, [ours], [litert.run(litert.interpreter(data), inputs)])
 
 
 def test_float16_activations_equal_litert() -> None:
     data = _half_weights(None)
     inputs: list[Array] = [np.array([[-128, -2, 7, 127]], np.int8), np.array([0.1, -6e-8, -1e-5, 65504], np.float16)]
-    (ours,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
-    np.testing.assert_array_equal(ours, litert.run(litert.interpreter(data), inputs)[0])
+    imported = import_model(data)
+    ours = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
+    evidence.compare(imported, LITERT_REFERENCE, [ours], [litert.run(litert.interpreter(data), inputs)])
 
 
 def _transposed(weights: Array, bias: Array, same: bool, strides: tuple[int, int], shape: tuple[int, ...]) -> bytes:
@@ -124,5 +127,7 @@ def test_an_average_of_a_large_image_is_a_mean() -> None:
     data = builder.build([x], [y])
     inputs = [np.random.default_rng(0).normal(1, 1, (1, 40, 30, 2)).astype(np.float32)]
     (expected,) = litert.run(litert.interpreter(data), inputs)
-    (actual,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
+    imported = import_model(data)
+    (actual,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
+    evidence.record(imported, LITERT_REFERENCE, [[actual]], [[expected]])
     np.testing.assert_allclose(actual, expected, 1e-5)  # LiteRT adds 1,200 values in float32

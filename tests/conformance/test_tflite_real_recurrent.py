@@ -10,7 +10,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import Unsupported
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.tflite_real_recurrent import MODELS, bidirectional_lstm, rnn
 
@@ -27,9 +27,7 @@ def test_a_sequence_of_calls_is_litert_within_rounding(name: str) -> None:
     expected = [litert.run(loaded, call) for call in calls]
     states = [state.first() for state in imported.signature.states]
     actual = oracle.run_sequence(imported.module, get_mode(LITERT_REFERENCE), calls, states)
-    for ours, theirs in zip(actual, expected, strict=True):
-        for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one, other, 0, ABSOLUTE)
+    evidence.compare(imported, LITERT_REFERENCE, actual, expected, ABSOLUTE)
 
 
 @pytest.mark.slow

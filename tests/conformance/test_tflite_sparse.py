@@ -12,7 +12,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.models.arrays import Array
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.examples import examples
 from tests.support.tflite_builder import ModelBuilder, Quant
@@ -24,8 +24,11 @@ CONV = schema.Conv2DOptionsT(strideH=1, strideW=1, dilationHFactor=1, dilationWF
 
 def answers(data: bytes, x: Array) -> tuple[list[Array], list[Array]]:
     """Returns LiteRT's results and Octet's."""
-    mode = get_mode(LITERT_REFERENCE)
-    return litert.run(litert.interpreter(data), [x]), oracle.run(import_model(data).module, mode, [x])
+    imported = import_model(data)
+    theirs = litert.run(litert.interpreter(data), [x])
+    ours = oracle.run(imported.module, get_mode(LITERT_REFERENCE), [x])
+    evidence.record(imported, LITERT_REFERENCE, [ours], [theirs])
+    return theirs, ours
 
 
 @settings(max_examples=examples(60), deadline=None)

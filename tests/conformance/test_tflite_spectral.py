@@ -11,7 +11,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import Unsupported
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.tflite_builder import ModelBuilder
 
@@ -62,9 +62,10 @@ def test_complex_values_are_moved(mover: str) -> None:
 def _assert_close(data: bytes) -> None:
     loaded = litert.interpreter(data)
     inputs = litert.random_inputs(loaded, np.random.default_rng(1))
-    (ours,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
+    imported = import_model(data)
+    (ours,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
     (theirs,) = litert.run(loaded, inputs)
-    assert ours.shape == theirs.shape
+    evidence.record(imported, LITERT_REFERENCE, [[ours]], [[theirs]])
     # LiteRT transforms in float64. Here, each value is the sum of at most 40 products of values up to 200.
     np.testing.assert_allclose(ours, theirs, 1e-5, 2e-4)
 

@@ -10,7 +10,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.qnn_models import compile_and_run_each
 from tests.support.tflite_unquantized import CASES, Case
 
@@ -33,10 +33,11 @@ def _samples(case: Case, data: bytes) -> tuple[list[list[np.ndarray]], list[list
 def test_it_equals_litert(name: str) -> None:
     data = CASES[name].model()
     inputs, expected = _samples(CASES[name], data)
-    module = import_model(data).module
-    for sample, wanted in zip(inputs, expected, strict=True):
-        for ours, theirs in zip(oracle.run(module, get_mode(LITERT_REFERENCE), sample), wanted, strict=True):
-            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    imported = import_model(data)
+    actual = [oracle.run(imported.module, get_mode(LITERT_REFERENCE), sample) for sample in inputs]
+    evidence.record(imported, LITERT_REFERENCE, actual, expected)
+    for results, wanted in zip(actual, expected, strict=True):
+        for ours, theirs in zip(results, wanted, strict=True):
             if ours.dtype == np.float32:
                 np.testing.assert_allclose(ours, theirs, RELATIVE, ABSOLUTE)
             else:

@@ -12,7 +12,7 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.tflite_builder import ModelBuilder, Quant
 
@@ -48,12 +48,12 @@ def layer(name: str, bits: int, *, per_axis: bool, zero_point: int = 0) -> bytes
 @pytest.mark.parametrize("name", SHAPES)
 def test_layer_agrees_with_litert(name: str, bits: int, per_axis: bool, zero_point: int, numerics: str) -> None:
     data = layer(name, bits, per_axis=per_axis, zero_point=zero_point)
-    module, loaded = import_model(data).module, litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
+    imported, loaded = import_model(data), litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
     inputs = litert.random_inputs(loaded, np.random.default_rng(0))
-    (expected,), (actual,) = litert.run(loaded, inputs), oracle.run(module, get_mode(numerics), inputs)
+    (expected,), (actual,) = litert.run(loaded, inputs), oracle.run(imported.module, get_mode(numerics), inputs)
     # sums of up to 72 float32 products, added in another order
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
-    assert coverage.report(module)["computes"] == f"weights of {bits} bits, computes in float32"
+    evidence.compare(imported, numerics, [[actual]], [[expected]], 2e-6 * float(np.abs(expected).max()))
+    assert coverage.report(imported.module)["computes"] == f"weights of {bits} bits, computes in float32"
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -15,6 +15,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import FBGEMM, PT2E
 from service.core.models.arrays import Array
+from tests.support import evidence
 from tests.support.compiling import compiled
 from tests.support.torchscript import FOLDER
 
@@ -48,8 +49,11 @@ def check(name: str, actual: list[Array], expected: list[Array]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_oracle_equals_torch(name: str) -> None:
     model, inputs, expected = contents(name)
-    imported, mode = (import_exported, PT2E) if SUFFIXES[name] == "pt2" else (import_torchscript, FBGEMM)
-    check(name, oracle.run(imported(model).module, get_mode(mode), inputs), expected)
+    importer, mode = (import_exported, PT2E) if SUFFIXES[name] == "pt2" else (import_torchscript, FBGEMM)
+    imported = importer(model)
+    actual = oracle.run(imported.module, get_mode(mode), inputs)
+    evidence.record(imported, mode, [actual], [expected])
+    check(name, actual, expected)
 
 
 @pytest.mark.slow

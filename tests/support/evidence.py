@@ -27,7 +27,14 @@ from service.core.verification.comparison import equal_values, largest_differenc
 from service.core.verification.scoring import rank_of
 from service.core.verification.witnesses import percent
 
-_TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
+_TITLES = {
+    "tflite": "TFLite",
+    "onnx": "ONNX",
+    "torchscript": "PyTorch",
+    "pt2": "PyTorch, exported",
+    "mxnet": "MXNet",
+    "openvino": "OpenVINO",
+}
 
 
 @dataclass
@@ -203,10 +210,19 @@ def compare(
         actual, expected: the outputs of each sample.
         steps: the largest difference that an output may have, in steps.
     """
+    _require(record(imported, numerics, actual, expected), steps)
+
+
+def record(
+    imported: ImportedModel, numerics: str, actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]
+) -> tuple[int, int, float]:
+    """Records a comparison like `compare`, for a test that has its own tolerance. Returns the result of
+    `differences`.
+    """
     seen = differences(actual, expected)
     for operator in facts_of(imported).operators:
         LEDGER.now.operators[operator, imported.format, numerics].add(*seen)
-    _require(seen, steps)
+    return seen
 
 
 def compare_compiled(
