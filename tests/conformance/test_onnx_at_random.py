@@ -16,6 +16,7 @@ from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import OctetError
 from tests.conformance.onnx_random.draws import Draw, Drawn
 from tests.conformance.onnx_random.elementwise import ELEMENTWISE
+from tests.conformance.onnx_random.images import IMAGES
 from tests.conformance.onnx_random.networks import NETWORKS
 from tests.conformance.onnx_random.products import PRODUCTS
 from tests.conformance.onnx_random.windows import WINDOWS
@@ -25,9 +26,9 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_operator import model_of
 from tests.support.onnx_reference import Reference
 
-OPERATORS = {**ELEMENTWISE, **PRODUCTS, **NETWORKS, **WINDOWS}
+OPERATORS = {**ELEMENTWISE, **PRODUCTS, **NETWORKS, **WINDOWS, **IMAGES}
 # Refusals that are allowed, because ONNX Runtime's result is empty, or depends on positions that the import removes.
-REFUSALS = re.compile("larger than the .* padded elements|removes elements at the front")
+REFUSALS = re.compile("larger than the .* padded elements|removes elements at the front|which is empty or too large")
 SEEDS, MANY = (0, 1, 2), 200
 
 

@@ -23,6 +23,7 @@ _SCALED = ("Resize", "Upsample")  # operators whose further inputs are real para
 # Operators whose first input is a parameter, too.
 _OF_PARAMETERS = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range")
 _RECURRENT_PARAMETERS = 4  # X, W, R, B; the later inputs are states
+_FIRST_LIMIT = 2  # the first of NonMaxSuppression's limits; its inputs before are boxes and scores
 _UNUSED = "octet_unused"  # an input of models that have no other
 
 
@@ -108,12 +109,13 @@ def _stored(arrays: dict[str, Any], key: str, value: Any) -> str:
 
 def _is_parameter(operators: list[str], inputs: list[Any], index: int) -> bool:
     value, first = inputs[index], operators[0] if operators else ""
-    if value.size == 0 or (index == 0 and first in _OF_PARAMETERS):
+    if value.size == 0 or (index == 0 and (first in _OF_PARAMETERS or "Range" in operators)):
         return True
     if index == 0:
         return False
     is_quantized = any(each.startswith(("Q", "Dequantize")) or "Integer" in each for each in operators)
     is_weight = first in _SCALED or (first in _WEIGHTS and index < _RECURRENT_PARAMETERS)
+    is_weight |= first == "NonMaxSuppression" and index >= _FIRST_LIMIT
     return bool(is_quantized or is_weight or value.ndim == 0 or (value.dtype.kind in "iu" and value.ndim == 1))
 
 

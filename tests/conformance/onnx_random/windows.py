@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.onnx_random.draws import BYTES, Draw, Drawn
+from tests.conformance.onnx_random.draws import BYTES, Draw, Drawn, strip
+from tests.support.onnx_operator import Constant
 
 _DILATED_SINCE = {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}
 _ROUNDED_UP_SINCE = {"AveragePool": 10, "LpPool": 18, "MaxPool": 10}
@@ -58,4 +59,39 @@ def global_lp_pool(of: Draw) -> Drawn:
     return Drawn("GlobalLpPool", [x], ["float32"], {"p": of.size(1, 3)}, tolerance=1e-6)
 
 
-WINDOWS = {"GlobalLpPool": global_lp_pool, "Pool": pool}
+def conv(of: Draw) -> Drawn:
+    """Draws Conv or ConvTranspose."""
+    rank, groups, is_transposed = of.size(1, 3), of.one([1, 1, 2, 3]), of.often(0.6)
+    sizes, kernel, per_group = of.sizes(rank, 3, 6), of.sizes(rank, 1, 3), of.size(1, 3)
+    channels, filters = groups * of.size(1, 2), groups * per_group
+    strides = of.sizes(rank, 1, 3)
+    attributes: dict[str, Any] = {"strides": strides, "group": groups}
+    if of.often(0.3):
+        attributes["dilations"] = of.sizes(rank, 1, 2)
+    scheme = of.one(["pads", "none", "SAME_UPPER", "SAME_LOWER", "VALID"])
+    if scheme.startswith("SAME"):
+        attributes.pop("dilations", None)
+    if scheme == "pads":
+        attributes["pads"] = of.sizes(2 * rank, 0, 2)
+    elif scheme != "none":
+        attributes["auto_pad"] = scheme
+    bias = of.operand(of.real(filters), 0.7) if of.often() else None
+    shape = [of.size(1, 2), channels, *sizes]
+    if not is_transposed:
+        weights = of.operand(of.real(filters, channels // groups, *kernel), 0.8)
+        return Drawn("Conv", strip([of.real(*shape), weights, bias]), ["float32"], attributes, tolerance=4e-6)
+    if of.often(0.4):
+        attributes["output_padding"] = [of.size(0, stride - 1) for stride in strides]
+    if of.often(0.3) and scheme != "pads":
+        steps = attributes.get("dilations", [1] * rank)
+        natural = [
+            (size - 1) * stride + (window - 1) * step + 1
+            for size, stride, window, step in zip(sizes, strides, kernel, steps, strict=True)
+        ]
+        attributes["output_shape"] = [max(1, size - of.size(0, 2)) for size in natural]
+    weights = Constant(of.real(channels, per_group, *kernel))
+    operands = strip([of.real(*shape), weights, bias])
+    return Drawn("ConvTranspose", operands, ["float32"], attributes, tolerance=4e-6)
+
+
+WINDOWS = {"Conv": conv, "GlobalLpPool": global_lp_pool, "Pool": pool}

@@ -6,6 +6,7 @@ import numpy as np
 
 from service.compiler.importers.onnx.aligning import aligned
 from service.compiler.importers.onnx.folding import folded, folds
+from service.compiler.importers.onnx.model import MAKES_ITEMS, READS_ITEMS, Items
 from service.compiler.importers.onnx.node import Node, State, TooLargeToFold, Value
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.operators.doubles import DOUBLES, is_double
@@ -39,6 +40,8 @@ def _reads_nothing(node: Node) -> bool:
     """Returns true if all operands are known, and one of them has no elements. Such an operator is computed at once, so
     that no compiled operator has such an operand.
     """
+    if node.operator.op_type in READS_ITEMS | MAKES_ITEMS:
+        return False
     given = [node.value(index) for index in _given(node)]
     known = [value for value in given if isinstance(value, np.ndarray)]
     return len(node.operator.outputs) == 1 and len(known) == len(given) and any(value.size == 0 for value in known)
@@ -46,7 +49,7 @@ def _reads_nothing(node: Node) -> bool:
 
 def _known_if_empty(value: Value) -> Value:
     """Returns a tensor without elements as an array, so that operators on it are computed while importing."""
-    if isinstance(value, np.ndarray) or 0 not in shape_of(value):
+    if isinstance(value, np.ndarray | Items) or 0 not in shape_of(value):
         return value
     return np.zeros(shape_of(value), str(value.ty.dtype))
 

@@ -24,7 +24,7 @@ from service.compiler.importers.onnx.int8_activations import (
     quantize_activations,
     with_unrounded_weights,
 )
-from service.compiler.importers.onnx.model import End, Model, Tensor
+from service.compiler.importers.onnx.model import End, Items, Model, Tensor
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.qdq.operators import fuse
 from service.compiler.importers.onnx.rewrites.conditions import resolved
@@ -138,6 +138,8 @@ def _result(state: State, end: End) -> relax.Expr:
     if end.name not in state.values:
         raise Unsupported(f"the output {label} cannot be compiled", tensor=label)
     value = state.values[end.name]
+    if isinstance(value, Items):
+        raise Unsupported(f"the output {label} is a sequence, which cannot be sent", tensor=label)
     if isinstance(value, np.ndarray):
         value = state.constants.expr(end.name, value, label)
     if end.name in state.loose:

@@ -47,6 +47,28 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Items:
+    """A sequence, or an optional value (which has at most one item), during the import. Its length is constant.
+
+    Attributes:
+        names: the names of its tensors.
+    """
+
+    names: tuple[str, ...]
+
+
+# The operators that make such values of tensors.
+MAKES_ITEMS = frozenset({"SequenceConstruct", "SequenceEmpty", "SplitToSequence"})
+# The operators that read such values. All other operators read tensors.
+READS_ITEMS = frozenset(
+    {
+        *("ConcatFromSequence", "Identity", "OptionalGetElement", "OptionalHasElement", "Optional", "SequenceAt"),
+        *("SequenceErase", "SequenceInsert", "SequenceLength"),
+    }
+)
+
+
+@dataclass(frozen=True)
 class Unread:
     """An attribute other than a number, a text, a tensor or a branch."""
 

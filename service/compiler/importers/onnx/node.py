@@ -15,7 +15,7 @@ from service.compiler.importers.builder.constants import Constants, Layout
 from service.compiler.importers.names import shortened
 from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.evaluating import evaluated
-from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tensor
+from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, READS_ITEMS, Items, Model, Tensor
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import shape_of
@@ -133,7 +133,10 @@ class Node(base.Node):
         name = self.name(index)
         if name not in self.state.values:  # an additional output; only the operator's first output was converted
             self.unsupported("reads an output that cannot be compiled", name)
-        return self.state.values[name]
+        value = self.state.values[name]
+        if isinstance(value, Items) and self.operator.op_type not in READS_ITEMS:
+            self.malformed(f"reads the sequence {shortened(name)}, where it needs a tensor", name)
+        return value
 
     def known_value(self, index: int) -> Array | None:
         """Returns the elements of an input if they are known while importing, or None if the input is computed at run
@@ -220,6 +223,8 @@ class Node(base.Node):
             return self.emit(make(x), part)
         operand = relax.Var("x", relax.TensorType(list(x.shape), x.dtype.name))
         call = relax.BlockBuilder().normalize(make(operand))
+        if not isinstance(call, relax.Call):  # a tensor without elements
+            return value_of(call)
         is_view = call.op.name in _VIEWS
         if not is_view and math.prod(shape_of(call)) > _FOLDED_ELEMENTS:
             known = x is self.value(0)

@@ -27,7 +27,7 @@ def running_sum(x: relax.Expr, *, axis: int) -> relax.Call:
 def _running_sum(o: Operation) -> relax.TensorType:
     o.count(1)
     (shape, dtype), axis = o.tensor(0), o.integer("axis")
-    o.require(dtype in ("float32", "int32", "int64"), f"cannot add {dtype}")
+    o.require(dtype in ("float32", "float64", "int32", "int64"), f"cannot add {dtype}")
     o.require(0 <= axis < len(shape), f"axis {axis} is outside the shape {list(shape)}")
     return tensor_type(shape, dtype)
 

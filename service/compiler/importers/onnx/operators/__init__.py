@@ -50,6 +50,7 @@ from service.compiler.importers.onnx.operators import (
     rotary,
     scattering,
     selection,
+    sequences,
     shapes,
     signals,
     sliding,
@@ -59,6 +60,7 @@ from service.compiler.importers.onnx.operators import (
     stored_convolution,
     weight_only,
 )
+from service.compiler.importers.onnx.operators.sliding.transposed import any_conv_transpose
 from service.compiler.importers.onnx.operators.sliding.volumes import channels_first, of_volumes, with_channels_last
 
 _ANY_NUMBER = 1 << 16
@@ -91,6 +93,7 @@ _FAMILIES = (
     recurrent.RECURRENT,
     rotary.ROTARY,
     scattering.SCATTERING,
+    sequences.SEQUENCES,
     signals.SIGNALS,
     sliding.SLIDING,
     standard_attention.STANDARD,
@@ -106,7 +109,7 @@ RULES: dict[str, Rule] = {
     "Clip": Rule(elementwise.clip, (1, 3)),
     "Concat": Rule(joining.concat, (1, _ANY_NUMBER)),
     "Conv": Rule(of_volumes(convolution.conv, 1), (2, 3)),
-    "ConvTranspose": Rule(convolution.conv_transpose, (2, 3)),
+    "ConvTranspose": Rule(any_conv_transpose, (2, 3)),
     "ConvInteger": Rule(of_volumes(dynamic.conv_integer, 1, 2), (2, 4)),
     "ConstantOfShape": Rule(shapes.constant_of_shape, (1, 1)),
     "DepthToSpace": Rule(selection.depth_to_space, (1, 1)),

@@ -12,6 +12,7 @@ from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import accumulator_type
 from service.core.models.arrays import Array
 
@@ -104,11 +105,16 @@ def conv_transpose(node: Node) -> relax.Var:
     node.require_supported(fits, f"has {windows.channels} channels, but weights for {channels} in {groups} groups")
     x = _spread(node, windows)
     weight = _flipped_filters(node, windows, per_group)
-    padding = [
+    sides = [
         windows.dilation[axis % 2] * (windows.kernel[axis % 2] - 1) - side for axis, side in enumerate(windows.padding)
     ]
-    if min(padding) < 0:
-        node.unsupported("has pads larger than its window, which cannot be compiled")
+    if min(sides) < 0:  # the result does not depend on the first or last elements
+        ends = [size + min(0, side) for size, side in zip(shape_of(x)[2:], sides[2:], strict=True)]
+        starts = [max(0, -side) for side in sides[:2]]
+        fits = all(start < end for start, end in zip(starts, ends, strict=True))
+        node.require_supported(fits, "removes all elements of its result")
+        x = node.emit(relax.op.strided_slice(x, [2, 3], starts, ends), "cropped")
+    padding = [max(0, side) for side in sides]
     bias = node.expr(2) if node.has(2) else None
 
     def body(image: relax.Var) -> relax.Expr:

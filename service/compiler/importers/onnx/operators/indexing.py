@@ -137,7 +137,7 @@ def cumulative_sum(node: Node) -> Value:
         sums = np.cumsum(data, axis, data.dtype)
         sums = sums - data if exclusive and data.dtype.kind in "iu" else _before(sums, axis) if exclusive else sums
         return node.folded(np.flip(sums, axis) if reverse else sums)
-    if node.dtype(0) not in ("float32", "int32", "int64"):
+    if node.dtype(0) not in ("float32", "float64", "int32", "int64"):
         node.unsupported(f"adds {node.dtype(0)}, which cannot be compiled", node.name(0))
     x = _reversed(node, node.expr(0), axis) if reverse else node.expr(0)
     sums = node.emit(ops.running_sum(x, axis=axis), "sums")

@@ -9,7 +9,7 @@ float64 and rounded once; their results differ from ONNX Runtime's by at most a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -233,7 +233,7 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
         if any(node.shape(0)[axis] == 0 for axis in axes):
-            node.unsupported(f"reduces {list(node.shape(0))} along axes without elements, which cannot be compiled")
+            return _of_nothing(node, axes, keepdims=keepdims, is_max=make is relax.op.max)
         if node.dtype(0) == "bool" and axes:
             number = node.emit(relax.op.astype(node.expr(0), "int8"), "numbers")
             return node.emit(relax.op.astype(node.emit(make(number, axis=axes, keepdims=keepdims), "extreme"), "bool"))
@@ -242,6 +242,19 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
         )
 
     return convert
+
+
+def _of_nothing(node: Node, axes: Sequence[int], *, keepdims: bool, is_max: bool) -> Value:
+    """Returns the extreme of no elements: the least or the largest value of the type."""
+    kept = [1 if axis in axes else dim for axis, dim in enumerate(node.shape(0)) if keepdims or axis not in axes]
+    dtype = np.dtype(node.dtype(0))
+    if dtype.kind == "b":
+        value: Any = not is_max
+    elif dtype.kind == "f":
+        value = -math.inf if is_max else math.inf
+    else:
+        value = np.iinfo(dtype).min if is_max else np.iinfo(dtype).max
+    return node.folded(np.full(kept, value, dtype))
 
 
 def extreme_place(make: Callable[..., relax.Call]) -> Convert:

@@ -22,6 +22,7 @@ from service.core.models.arrays import Array
 
 _LARGEST = 1 << 16  # size of an axis
 _HALF = np.float32(0.5)
+_CROPPED = "tf_crop_and_resize"
 
 _ROUND: dict[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
@@ -42,10 +43,12 @@ def resize(node: Node) -> Value:
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
     corners = node.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    if mode not in ("nearest", "linear", "cubic") or corners not in PLACES:
+    if mode not in ("nearest", "linear", "cubic") or corners not in (*PLACES, _CROPPED):
         node.unsupported(f"has the mode {mode} with {corners}, which cannot be compiled")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
+    if corners == _CROPPED:
+        return _cropped(node, mode, sizes)
     positions = [
         PLACES[corners](np.arange(after, dtype=np.float32), scale, before, after)
         for before, after, scale in zip(shape, sizes, scales, strict=True)
@@ -62,11 +65,10 @@ def resize(node: Node) -> Value:
     if mode != "nearest":
         taps = _linear if mode == "linear" else _cubic
         return _interpolated(node, {axis: taps(node, positions[axis], shape[axis]) for axis in moving})
-    rounding = node.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
-    node.require(rounding in _ROUND, f"has the unknown nearest_mode {rounding}")
+    rounding = _rounding(node, "floor" if old else "round_prefer_floor")
     x, kind = node.expr(0), node.state.types.get(node.name(0))
     nearest_of = [
-        np.clip(_ROUND[rounding](position), 0, extent - 1).astype(np.int64)
+        np.clip(rounding(position), 0, extent - 1).astype(np.int64)
         for position, extent in zip(positions, shape, strict=True)
     ]
     if len(shape) == 4 and {2, 3} >= {*moving} and kind is not None and kind.is_per_tensor:
@@ -79,11 +81,66 @@ def resize(node: Node) -> Value:
     return node.with_input_type(node.emit(x))
 
 
+def _cropped(node: Node, mode: str, sizes: Sequence[int]) -> Value:
+    """Resizes a part of the operand (roi). Elements whose position is outside of the operand have the value
+    `extrapolation_value`.
+    """
+    node.require_supported(mode != "cubic", f"has the mode {mode} with {_CROPPED}, which cannot be compiled")
+    float32(node)
+    shape, region = node.shape(0), node.data(1).astype(np.float32)
+    axes = _axes(node, len(shape))
+    node.require(region.size == 2 * len(axes), f"has a roi of {region.size} values for {len(axes)} axes")
+    bounds = {axis: (region[index], region[len(axes) + index]) for index, axis in enumerate(axes)}
+    positions, moving = [np.arange(size, dtype=np.float32) for size in shape], list[int]()
+    for axis, (start, end) in bounds.items():
+        before, after = shape[axis] - 1, sizes[axis]
+        if after == shape[axis]:  # ONNX Runtime does not move elements along such an axis
+            continue
+        place = np.arange(after, dtype=np.float32)
+        width = (place * (end - start) * np.float32(before)) / np.float32(max(after - 1, 1))
+        middle = np.float32(0.5) * (start + end) * np.float32(before)
+        positions[axis] = start * np.float32(before) + width if after > 1 else np.full(1, middle, np.float32)
+        moving.append(axis)
+    if mode == "nearest":
+        x: relax.Expr = node.expr(0)
+        for axis in moving:
+            nearest = np.clip(_rounding(node, "round_prefer_floor")(positions[axis]), 0, shape[axis] - 1)
+            x = node.emit(relax.op.take(x, node.literal(nearest.astype(np.int64)), axis, mode="clip"), "nearest")
+    elif len(shape) == 4 and {2, 3} >= {*moving}:
+        x = _bilinear(node, positions[2:])
+    else:
+        x = _interpolated(node, {axis: _linear(node, positions[axis], shape[axis]) for axis in moving})
+    outside = np.zeros([1] * len(shape), bool)
+    for axis in moving:
+        own = (positions[axis] < 0) | (positions[axis] > shape[axis] - 1)
+        outside = outside | own.reshape(-1, *[1] * (len(shape) - axis - 1))
+    if not outside.any():
+        return node.emit(x)
+    fill = relax.const(np.array(node.attribute("extrapolation_value", 0.0), np.float32))
+    return node.emit(relax.op.where(node.literal(outside), fill, x))
+
+
+def _rounding(node: Node, default: str) -> Callable[[Array], Array]:
+    name = node.attribute("nearest_mode", default)
+    node.require(name in _ROUND, f"has the unknown nearest_mode {shortened(name)}")
+    return _ROUND[name]
+
+
+def _kept_ratio(node: Node, axes: Sequence[int], sizes: list[int], factors: list[np.float32]) -> None:
+    """Replaces the sizes and their ratios by those that keep the ratio of the axes (`AdjustOutputSizeAsPolicy` in
+    core/providers/cpu/tensor/upsamplebase.h).
+    """
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    node.require(policy in ("not_larger", "not_smaller"), f"has the unknown policy {shortened(policy)}")
+    ratio = (min if policy == "not_larger" else max)(factors[axis] for axis in axes)
+    for axis in axes:
+        factors[axis] = ratio
+        sizes[axis] = int(np.floor(ratio * np.float32(node.shape(0)[axis]) + _HALF))
+
+
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
     """Returns the sizes of the result, and their ratios to the sizes of the operand."""
     shape = node.shape(0)
-    if node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        node.unsupported("keeps the ratio of its axes (keep_aspect_ratio_policy), which cannot be compiled")
     axes = _axes(node, len(shape))
     sizes, factors = list(shape), [np.float32(1)] * len(shape)
     given: Array
@@ -104,6 +161,8 @@ def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
             sizes[axis], factors[axis] = int(value), np.float32(value) / np.float32(shape[axis])
         else:
             sizes[axis], factors[axis] = int(np.floor(shape[axis] * value)), value
+    if by_sizes and node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+        _kept_ratio(node, axes, sizes, factors)
     node.require_supported(
         all(0 < size <= _LARGEST for size in sizes),
         f"resizes {list(shape)} to {sizes[:8]}, which is empty or too large",

@@ -81,6 +81,35 @@ def sides_of(node: Node, size: int, window: int, stride: int, dilation: int, nam
     return before, max(after, pooling.overhang(node, size, reach, stride, before, after, ceil=ceil))
 
 
+def transposed_sides(node: Node, axes: Sequence[tuple[int, int, int, int]]) -> tuple[list[Pair], list[int]]:
+    """Returns, for each axis of a transposed convolution, the numbers of elements that are removed from its result at
+    the front and at the end, and the number of elements that are added at the end.
+
+    With `output_shape` or `auto_pad`, the size of the result determines what is removed
+    (core/providers/cpu/nn/conv_transpose_attributes.h).
+
+    Args:
+        axes: size, kernel, stride and dilation of each axis.
+    """
+    rank = len(axes)
+    more = list(node.integers_attribute("output_padding", (0,) * rank, 0))
+    scheme, given = node.attribute("auto_pad", "NOTSET"), node.attribute("output_shape", ())
+    node.require(scheme in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"), f"has the unknown auto_pad {scheme}")
+    is_shape = all(isinstance(size, int) and size > 0 for size in given) and len(given) in (0, rank, rank + 2)
+    node.require(is_shape, f"has the output_shape {list(given)[:8]}")
+    if not given and not scheme.startswith("SAME"):
+        return named_sides(node, rank), more
+    sides = []
+    for index, (size, window, stride, dilation) in enumerate(axes):
+        wanted = given[len(given) - rank + index] if given else size * stride
+        total = (size - 1) * stride + more[index] + (window - 1) * dilation + 1 - wanted
+        less, half = max(0, total) // 2, max(0, total) - max(0, total) // 2
+        sides.append((less, half) if scheme == "SAME_UPPER" else (half, less))
+        if given:
+            more[index] += max(0, -total)
+    return sides, more
+
+
 class Windows:
     """A window over images `[N, C, H, W]`, or over rows `[N, C, L]`, which are images of one row.
 
@@ -148,11 +177,11 @@ class Windows:
         return pooling.Windows((2, 3), self.kernel, self.strides, self.padding)
 
     def _transposed_padding(self) -> tuple[int, int, int, int]:
-        node, named = self.node, self.node.attribute("output_shape", ())
-        if node.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or named:
-            node.unsupported("gives the size of its result, which cannot be compiled; give its pads instead")
-        self.output_padding = self._pair(node.integers_attribute("output_padding", (0,) * self._rank, 0), 0)
-        (top, bottom), (left, right) = self.named_padding()
+        first = 2 - self._rank
+        axes = zip(self.size[first:], self.kernel[first:], self.strides[first:], self.dilation[first:], strict=True)
+        sides, more = transposed_sides(self.node, list(axes))
+        self.output_padding = self._pair(tuple(more), 0)
+        (top, bottom), (left, right) = [(0, 0)] * first + sides
         return top, left, bottom, right
 
     def named_padding(self) -> tuple[Pair, Pair]:

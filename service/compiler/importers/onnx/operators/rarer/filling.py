@@ -12,7 +12,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert
 
 _LARGEST = 1 << 22  # elements of an identity matrix
-_DTYPES = ("bool", "float32", "int32", "int64", "int8", "uint8")
+_DTYPES = ("bool", "float32", "float64", "int32", "int64", "int8", "uint8")
 
 
 def eye_like(node: Node) -> Value:

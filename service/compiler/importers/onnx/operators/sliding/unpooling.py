@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.derived import derived
@@ -38,7 +39,8 @@ def max_unpool(node: Node) -> Value:
     node.require(fits, f"has the result {target[:8]} for an input {list(shape)}")
     node.require_supported(math.prod(target) <= _MOST_ELEMENTS, f"has a result {target}, which is too large")
     total, count = math.prod(target), math.prod(shape)
-    data = node.emit(relax.op.zeros((1, total), "float32"), "empty")
+    zero = relax.const(np.zeros((1, 1), np.float32))
+    data = node.emit(relax.op.broadcast_to(zero, (1, total)), "empty")
     updates = node.emit(relax.op.reshape(node.expr(0), (1, count)), "updates")
     positions = node.emit(relax.op.reshape(node.expr(1), (1, count)), "positions")
     flat = scatter_elements(derived(node, {0: data, 1: positions, 2: updates}, {"axis": 1}, op_type="ScatterElements"))
@@ -68,14 +70,14 @@ def col2im(node: Node) -> Value:
         part = node.emit(relax.op.strided_slice(apart, [2], [index], [index + 1]), "block")
         x = node.emit(relax.op.reshape(part, (*lead, *counts)), "block")
         for offset, (axis, at, size) in enumerate(zip(axes, position, sizes, strict=True)):
-            x = _spread(node, x, FIRST + offset, axis.stride, at * axis.dilation, size)
+            x = spread(node, x, FIRST + offset, axis.stride, at * axis.dilation, size)
         total = x if total is None else node.emit(relax.op.add(total, x), "sum")
     inner = range(FIRST, FIRST + rank)
     starts, ends = [axis.before for axis in axes], [axis.before + axis.size for axis in axes]
     return node.emit(relax.op.strided_slice(total, list(inner), starts, ends))
 
 
-def _spread(node: Node, x: relax.Expr, index: int, stride: int, first: int, size: int) -> relax.Expr:
+def spread(node: Node, x: relax.Expr, index: int, stride: int, first: int, size: int) -> relax.Expr:
     """Returns an axis of `size` zeros with the elements of `x` at `first`, `first + stride`, …"""
     shape = shape_of(x)
     if stride > 1:

@@ -19,7 +19,7 @@ from service.compiler.importers.onnx.operators.sliding.places import FIRST, alon
 from service.compiler.importers.onnx.operators.windows import Axis, axes_of
 from service.compiler.qnn.graph import shape_of
 
-_VOLUME = 5  # dimensions of a volume with samples and channels
+VOLUME = 5  # dimensions of a volume with samples and channels
 _MOST_SLICES = 256
 _DEPTH_LAST = (0, 2, 1, 3, 4)  # exchanges channels and depth, in both directions
 
@@ -34,14 +34,14 @@ def of_volumes(convert: Convert, weights: int, point: int | None = None) -> Conv
     """
 
     def converted(node: Node) -> Value:
-        return _of_volume(node, convert, weights, point) if len(node.shape(0)) == _VOLUME else convert(node)
+        return _of_volume(node, convert, weights, point) if len(node.shape(0)) == VOLUME else convert(node)
 
     return converted
 
 
 def _of_volume(node: Node, convert: Convert, weights: int, point: int | None) -> Value:
     (batch, channels, *sizes), filters = node.shape(0), node.shape(weights)
-    node.require(len(filters) == _VOLUME, f"has weights {list(filters)}, which do not fit its input")
+    node.require(len(filters) == VOLUME, f"has weights {list(filters)}, which do not fit its input")
     groups = node.attribute("group", 1)
     fits = groups > 0 and channels == filters[1] * groups and filters[0] % groups == 0
     node.require_supported(fits, f"has {channels} channels, but weights {list(filters)} in {groups} groups")
@@ -86,7 +86,7 @@ def _padded_depth(node: Node, depth: Axis, point: int | None) -> relax.Expr:
         widths = [0, 0, 0, 0, *sides, 0, 0, 0, 0]
         return node.emit(relax.op.nn.pad(x, widths, pad_value=float(known.reshape(-1)[0])), "padded")
     assert point is not None
-    zero = node.emit(relax.op.reshape(node.expr(point), [1] * _VOLUME), "point")
+    zero = node.emit(relax.op.reshape(node.expr(point), [1] * VOLUME), "point")
     shape = list(shape_of(x))
     parts = [x]
     for index, side in enumerate(sides):
