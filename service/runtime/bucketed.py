@@ -52,7 +52,10 @@ class BucketedModel:
             InvalidTensor: an input does not fit the signature, or no bucket takes its size.
         """
         request = fit_inputs(self.signature, inputs)
-        return request.cut(self.signature, self.models[request.bucket].run(request.inputs))
+        model = self.models[request.bucket]
+        if request.length is None:
+            return model.run(request.inputs)
+        return request.cut(self.signature, model.run_padded(request.inputs, request.length))
 
     def clone(self) -> BucketedModel:
         """Returns a new instance of the same model, with memory of its own."""

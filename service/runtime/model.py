@@ -39,6 +39,7 @@ class Model:
         self.threads = threads or Threads()
         self.native = native
         self.instance = native.instance(self.threads.team, self.threads.count)
+        self._longest = native.longest
         self._bound: tuple[Sequence[Array], ...] | None = None  # keeps the arrays alive while they are bound
         self._keeps_state = bool(self.signature.states)
 
@@ -62,6 +63,18 @@ class Model:
             return self.instance.run()
         outputs = self.run(inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def run_padded(self, inputs: Sequence[Array], length: int) -> list[Array]:
+        """Does the same as `run` for inputs that were padded to the signature's shapes. The first `length` positions of
+        the outputs are the results.
+        """
+        if not self._longest:  # the build has found that the values of the padding have no effect
+            return self.run(inputs)
+        self.instance.set_length(length)
+        try:
+            return self.run(inputs)
+        finally:
+            self.instance.set_length(self._longest)
 
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
         """Returns the outputs for `inputs`, both in the signature's order. Releases the GIL while it computes.

@@ -89,6 +89,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "describe": (_STATUS, (Handle, _int, _int, ctypes.POINTER(_Tensor))),
     "arena_bytes": (_long, (Handle,)),
     "constant_bytes": (_long, (Handle,)),
+    "longest": (_long, (Handle,)),
     "calls": (_int, (Handle,)),
     "call_symbol": (_text, (Handle, _int)),
     "instance_new": (_STATUS, (Handle, Handle, _int, ctypes.POINTER(Handle))),
@@ -96,6 +97,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "instance_free": (None, (Handle,)),
     "bind": (_STATUS, (Handle, _addresses, _addresses)),
     "bind_states": (_STATUS, (Handle, _addresses, _addresses)),
+    "set_length": (_STATUS, (Handle, _int)),
     "reset": (_STATUS, (Handle,)),
     "initial_state": (_STATUS, (Handle, _int, Handle)),
     "run": (_STATUS, (Handle,)),
@@ -309,6 +311,11 @@ class NativeModel(_Owner):
         return int(library().constant_bytes(self.handle))
 
     @property
+    def longest(self) -> int:
+        """The greatest length of the inputs; 0 if the model has inputs of one length only."""
+        return int(library().longest(self.handle))
+
+    @property
     def is_lost(self) -> bool:
         """True if a GPU that the model was loaded to has failed. Only another process can use that GPU again."""
         return bool(library().is_lost(self.handle))
@@ -362,6 +369,9 @@ class NativeInstance(_Owner):
     def bind_states(self, before: Sequence[int] | None, after: Sequence[int] | None) -> None:
         """Binds states that the caller keeps. With None and None, the instance keeps them."""
         check(library().bind_states(self.handle, _array(before), _array(after)))
+
+    def set_length(self, length: int) -> None:
+        check(library().set_length(self.handle, length))
 
     def reset(self) -> None:
         check(library().reset(self.handle))

@@ -55,6 +55,11 @@ int32_t error_function(void* const* operands) {
   return 0;
 }
 
+int32_t lengths(void* const* operands) {
+  for (int i = 0; i < N; ++i) ((int32_t*)operands[1])[i] = *(const int32_t*)operands[0];
+  return 0;
+}
+
 int32_t broken(void* const* operands) { (void)operands; return 7; }
 
 static int share(int task, Group* group, void* operands) {

@@ -1,26 +1,29 @@
-"""Checks whether the artifact of a bucket may serve shorter inputs, padded with zeros. A bucket is one of the input
-sizes for which a model is compiled.
+"""Makes the artifact of a bucket serve shorter inputs, padded with zeros, and checks that padding changes no result. A
+bucket is one of the input sizes for which a model is compiled.
 
-If attention scores are real values, a mask excludes padding from attention exactly. If the scores were quantized, a
-mask may fail to exclude it: the range of the scores may have been calibrated without a mask, or may be computed over
-all tokens (dynamic quantization). Names in the model do not distinguish these cases. So a model that computes a range
-over a whole tensor is rejected. For other models, the oracle computes random inputs of two lengths, unpadded and padded
-to the bucket: the shortest and the longest that this bucket, rather than the previous one, would serve. Shorter inputs
-are served only if all values of all outputs are equal.
+If possible, the length becomes a number that is bound when the model is called (`qnn.lengths`): padding then has no
+effect, in any operator. A few models contain an operator that depends on the number of positions in another way. They
+may be padded if a mask excludes the padding exactly, which names in the model do not show: if attention scores were
+quantized, the mask may fail.
+
+So in both cases the oracle computes random inputs of some lengths, unpadded and padded to the bucket: the shortest and
+the longest length that this bucket, rather than the previous one, would serve, and a prime number between them. Shorter
+inputs are served only if all values of all outputs are equal. The outputs of the artifact are compared too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from service.compiler.build.steps import Steps
-from service.compiler.messages.checking import PADDING, PaddingRequest
-from service.compiler.messages.files import MODULE_FILE
+from service.compiler.messages.checking import PADDING, PaddingRequest, Shorter
+from service.compiler.messages.files import MODULE_FILE, shorter_file
 from service.core.builds.options import Shapes, bucket_index_of, buckets_of, shapes_of
 from service.core.errors import BuildTimedOut, OctetError
-from service.core.models.buckets import padded_length
+from service.core.models.buckets import common_length
 from service.core.models.signature import ModelSignature, TensorSpec
 
 
@@ -34,6 +37,9 @@ class Padding:
         lengths: the lengths that were checked.
         values: the number of output values that were compared.
         equal: the number of these values that were the same with and without padding.
+        longest: the length of the bucket if the length is bound when the model is called, else 0.
+        module: the module to build. Its last input is the length, if that is bound.
+        shorter: what the artifact has to compute for shorter inputs.
     """
 
     exact: bool
@@ -41,6 +47,9 @@ class Padding:
     lengths: tuple[int, ...] = ()
     values: int = 0
     equal: int = 0
+    longest: int = 0
+    module: Path | None = None
+    shorter: tuple[Shorter, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -49,6 +58,7 @@ class Padding:
             "lengths": list(self.lengths),
             "values": self.values,
             "equal": self.equal,
+            "bound": self.longest > 0,
         }
 
 
@@ -63,16 +73,14 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
     if not buckets:
         return None
     varying = _varying(signature, buckets)
-    length = padded_length(signature, varying)
+    length = common_length(signature, varying)
     if length is None:
-        return Padding(False, "inputs are padded only if all that vary are integers and have the same length")
-    if any(spec.dtype.kind in "iu" and spec.bounds is None for spec in signature.inputs):
-        return Padding(False, "the file does not state which values its inputs may have")
-    lengths = sorted({_previous_length(signature, buckets, position, varying) + 1, length - 1} - {0, length})
+        return Padding(False, "inputs are padded only if all sizes that vary are the same length")
+    lengths = _tried(_previous_length(signature, buckets, position, varying) + 1, length)
     if not lengths:
         return Padding(False, "there is no length between the previous bucket and this one")
     try:
-        return _compare_padded(steps, signature, varying, [each for each in lengths if each < length])
+        return _compare_padded(steps, signature, varying, lengths)
     except BuildTimedOut:
         raise
     except OctetError as error:  # the import of the model at another length failed
@@ -89,15 +97,37 @@ def _compare_padded(
         imported = steps.imported_at(_shapes_at(signature, shapes, varying, length), within)
         modules.append(steps.output(within, MODULE_FILE))
         signatures.append(imported.signature)
-    own = steps.output("import", MODULE_FILE)
-    request = PaddingRequest(own, signature, tuple(modules), tuple(signatures), steps.request.numerics)
+    own, numerics = steps.output("import", MODULE_FILE), steps.request.numerics
+    can_bind = steps.request.target.device == "cpu"
+    request = PaddingRequest(own, signature, tuple(modules), tuple(signatures), numerics, can_bind)
     result = steps.run(PADDING, request, readable=[own, *modules])
     if result.reason:
         return Padding(False, result.reason)
     values, equal = result.values, result.equal
     shown = ", ".join(map(str, lengths))
     text = f"{equal} of {values} values for inputs of length {shown} stayed equal when the inputs were padded"
-    return Padding(0 < values == equal, text, tuple(lengths), values, equal)
+    if not 0 < values == equal:
+        return Padding(False, text, tuple(lengths), values, equal)
+    return Padding(
+        True,
+        text,
+        tuple(lengths),
+        values,
+        equal,
+        common_length(signature, varying) or 0 if result.bound else 0,
+        steps.output(PADDING.name, MODULE_FILE) if result.bound else None,
+        tuple(
+            Shorter(length, each, steps.output(PADDING.name, shorter_file(length)))
+            for length, each in zip(lengths, signatures, strict=True)
+        ),
+    )
+
+
+def _tried(shortest: int, longest: int) -> list[int]:
+    """Returns the lengths to compare: the shortest, the longest but one, and a prime number about halfway."""
+    middle = (shortest + longest) // 2
+    primes = [each for each in range(middle, longest) if each > 1 and all(each % n for n in range(2, each))]
+    return sorted({each for each in (shortest, *primes[:1], longest - 1) if 0 < each < longest})
 
 
 def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple[int, int]]:

@@ -75,13 +75,12 @@ def compile_model(
         progress.log(notice)
     signature = imported.signature.batched(batch_of(request.options))
     with answering(steps, signature, imported.format, imported.probes) as answers:
-        made = make(steps, signature, tiles)
         padding = padding_of(steps, signature)
+        made = make(steps, signature, tiles, padding=padding)
         expected = answers()
     if padding is not None:
-        made = made.padding(padding)
         progress.log(f"shorter inputs are {'' if padding.exact else 'not '}padded: {padding.text}")
-    numerics = steps.verify(made.config, made.library, made.built, expected)
+    numerics = steps.verify(made.config, made.library, made.built, expected, padding.shorter if padding else ())
     numerics |= {"padding": padding.to_json()} if padding else {}
     profile = steps.profile(made.config, made.library, made.built)
     progress.stage(Stage.PUBLISH)
@@ -123,17 +122,24 @@ class Made:
     constants: Path
     built: BuildResult
 
-    def padding(self, padding: Padding) -> Made:
-        """Returns a copy whose signature states whether shorter inputs may be padded."""
-        signature = replace(self.config.signature, pads=padding.exact)
-        return replace(self, config=replace(self.config, signature=signature))
-
 
 def make(
-    steps: Steps, signature: ModelSignature, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0
+    steps: Steps,
+    signature: ModelSignature,
+    tiles: Mapping[str, Sequence[int]] | None = None,
+    rank: int = 0,
+    *,
+    padding: Padding | None = None,
 ) -> Made:
-    """Builds and links the model that `steps` imported. `tiles` and `rank` are explained in `kernels.choices`."""
-    built = steps.build(len(signature.states), tiles, rank)
+    """Builds and links the model that `steps` imported. `tiles` and `rank` are explained in `kernels.choices`.
+
+    Args:
+        padding: whether shorter inputs may be padded; None if the model takes inputs of one length.
+    """
+    padding = padding or Padding(False, "")
+    states = len(signature.states)
+    built = steps.build(states, tiles, rank, module=padding.module, longest=padding.longest)
+    signature = replace(signature, pads=padding.exact)
     library = steps.link(steps.kernels(built.kernels))
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)

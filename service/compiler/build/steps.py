@@ -28,7 +28,7 @@ from service.compiler.messages.building import (
     ImportResult,
     KernelRequest,
 )
-from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, VerifyRequest
+from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, Shorter, VerifyRequest
 from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
 from service.compiler.messages.role import Request, Result, Role
 from service.compiler.references.environment import Environment
@@ -188,15 +188,25 @@ class Steps:
         source, fixed = self.request.source, fixed_of(self.request.options)
         return self.run(IMPORT, ImportRequest(source, shapes, fixed=fixed), [source], within=within, poll=self._poll)
 
-    def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> BuildResult:
+    def build(
+        self,
+        states: int,
+        tiles: Mapping[str, Sequence[int]] | None = None,
+        rank: int = 0,
+        *,
+        module: Path | None = None,
+        longest: int = 0,
+    ) -> BuildResult:
         """Builds the imported module: writes an object, the constants and the kernels' programs, and returns the call
         plan.
 
         Args:
             states: the number of tensors that the model keeps between calls.
             tiles, rank: as in `kernels.choices`.
+            module: the module to build instead of the imported one.
+            longest: the greatest length of the inputs, if the last input of `module` is the length; else 0.
         """
-        module = self.output("import", MODULE_FILE)
+        module = module or self.output("import", MODULE_FILE)
         request = BuildRequest(
             module,
             self.request.target.name,
@@ -205,6 +215,7 @@ class Steps:
             tiles or {},
             rank,
             states,
+            longest,
         )
         return self.run(BUILD, request, readable=[module])
 
@@ -271,8 +282,18 @@ class Steps:
         self.times_s["link"] = round(time.monotonic() - started_s, 4)
         return library
 
-    def verify(self, config: ArtifactConfig, library: Path, built: BuildResult, answers: Answers) -> dict[str, Any]:
+    def verify(
+        self,
+        config: ArtifactConfig,
+        library: Path,
+        built: BuildResult,
+        answers: Answers,
+        shorter: Sequence[Shorter] = (),
+    ) -> dict[str, Any]:
         """Runs the artifact, and compares its outputs with those of each witness.
+
+        Args:
+            shorter: what it has to compute for shorter inputs.
 
         Returns:
             The numerics report; see docs/how-to/reports.md.
@@ -292,7 +313,7 @@ class Steps:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**about, **witnesses.not_checked(reason)}
-        compared = self._compared(config, library, answers, built.deviations)
+        compared = self._compared(config, library, answers, built.deviations, shorter)
         split = len(answers.witnesses)
         accepts = accepts_differences(self.request.options)
         report = witnesses.report(
@@ -312,14 +333,28 @@ class Steps:
         return {**about, **report, **({"reached": dict(answers.reached)} if answers.reached else {})}
 
     def _compared(
-        self, config: ArtifactConfig, library: Path, answers: Answers, deviations: Sequence[Deviation]
+        self,
+        config: ArtifactConfig,
+        library: Path,
+        answers: Answers,
+        deviations: Sequence[Deviation],
+        shorter: Sequence[Shorter],
     ) -> list[Statement]:
         constants = self.output("build", CONSTANTS_FILE)
         expected = [*answers.witnesses, *answers.sessions]
         files = [each.file for each in expected if each.file is not None]
         probes = [each.probes for each in expected if each.probes is not None] if answers.has_probes else []
-        request = VerifyRequest(config, library, constants, tuple(files), tuple(probes))
-        found = self.run(VERIFY, request, readable=[library, constants, *files, *probes]).comparisons
+        request = VerifyRequest(config, library, constants, tuple(files), tuple(probes), tuple(shorter))
+        more = [each.outputs for each in shorter]
+        result = self.run(VERIFY, request, readable=[library, constants, *files, *probes, *more])
+        if result.different:
+            raise VerificationFailed(
+                f"the compiled model computes other values for inputs of length {result.different[0]} than a model of "
+                "this length",
+                stage=Stage.VERIFY,
+                hint="this is a bug in the compiler; please report it, with the model",
+            )
+        found = result.comparisons
         numbers = {number for each in found for number in each.inputs}
         if len(found) < len(files) or not numbers <= set(range(len(answers.kinds))):
             raise BuildFailed("the verify process returned a malformed result", stage=Stage.VERIFY)

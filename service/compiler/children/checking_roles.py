@@ -7,7 +7,7 @@ code, which a hostile model may have influenced.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from service.compiler.messages.checking import (
     ReferenceRequest,
     ReferenceResult,
     SessionResult,
+    Shorter,
     SpeedRequest,
     TimeResult,
     VerifyRequest,
@@ -35,8 +36,12 @@ from service.compiler.sandbox import Report
 from service.core.builds.build import Stage
 from service.core.digest import digest_of_file
 from service.core.models.arrays import Array
+from service.core.models.buckets import pad_inputs
 from service.core.verification.free_rows import fill_rows
-from service.core.verification.vectors import read_probes, sample_inputs
+from service.core.verification.vectors import masked_samples, read_probes, sample_inputs
+
+if TYPE_CHECKING:  # only the children that run artifacts load the runtime
+    from service.runtime.model import Model
 
 
 def write_answers(outputs: Mapping[int, Sequence[Array]], file: str) -> None:
@@ -91,7 +96,29 @@ def verify_role(request: VerifyRequest, report: Report) -> VerifyResult:
     report.at(stage=Stage.VERIFY)
     model = runtime.load_files(request.config, *request.paths)
     vectors, probes = ([path.read_bytes() for path in paths] for paths in (request.vectors, request.probes))
-    return VerifyResult(tuple(runtime.compare(model, vectors, probes)))
+    different = tuple(each.length for each in request.shorter if not _computes(model, each))
+    return VerifyResult(tuple(runtime.compare(model, vectors, probes)), different)
+
+
+def _computes(model: Model, shorter: Shorter) -> bool:
+    """Returns true if the model computes the expected outputs for shorter inputs, which are padded."""
+    with np.load(shorter.outputs, allow_pickle=False) as arrays:
+        expected = {name: arrays[name] for name in arrays.files}
+    for number, sample in enumerate(masked_samples(shorter.signature)):
+        outputs = model.run_padded(pad_inputs(sample, model.signature), shorter.length)
+        for position, output in enumerate(outputs):
+            own = expected[f"{number}.{position}"]
+            if equal_beginning(own, output) != own.size:
+                return False
+    return True
+
+
+def equal_beginning(short: Array, long: Array) -> int:
+    """Counts the values of `short` that are equal to the value of `long` at the same index."""
+    beginning = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
+    if beginning.shape != short.shape:
+        return 0
+    return int(np.sum((beginning == short) | (np.isnan(beginning) & np.isnan(short))))
 
 
 @handles(PROFILE)

@@ -18,7 +18,7 @@ import tvm
 from tvm_ffi.serialization import from_json_graph_str
 
 from service.compiler.children import incident, probing
-from service.compiler.children.checking_roles import write_answers
+from service.compiler.children.checking_roles import equal_beginning, write_answers
 from service.compiler.children.counted import counted
 from service.compiler.children.handler import handles
 from service.compiler.importers.auto import import_model
@@ -66,10 +66,12 @@ from service.compiler.messages.files import (
     PLAIN_FILE,
     PROBES_FILE,
     program_file,
+    shorter_file,
 )
 from service.compiler.messages.role import Empty
 from service.compiler.qnn import coverage, graph, oracle, printer
-from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.lengths.bind import Unbound, bind_length
+from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.deviations import deviations_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
@@ -80,6 +82,7 @@ from service.core.errors import Unsupported
 from service.core.models.arrays import Array
 from service.core.models.buckets import pad_inputs
 from service.core.models.ranges import StoredRange
+from service.core.models.signature import ModelSignature
 from service.core.target import parse_target
 from service.core.verification.vectors import masked_samples, sample_inputs
 
@@ -176,21 +179,58 @@ def oracle_role(request: OracleRequest, report: Report) -> OracleResult:
 def padding_role(request: PaddingRequest, report: Report) -> PaddingResult:
     """Compares modules of one model for several lengths (see `compiler.build.padding`).
 
-    The inputs of the shorter modules are padded with zeros and computed by the longest module.
+    If possible, makes the length a parameter of the longest module, and writes that module to `module.json`. The inputs
+    of the shorter modules are padded with zeros and computed by it. Writes the outputs of the shorter modules.
     """
     report.at(stage=Stage.VERIFY)
     module, mode = _load_module(request.module), get_mode(request.numerics)
+    shorter = [_load_module(path) for path in request.modules]
     longest, values, equal = request.signature, 0, 0
-    if ranges := _ranges(module):
-        return PaddingResult(0, 0, f"{ranges} is a range over a whole tensor, which would include the padding")
-    for path, signature in zip(request.modules, request.signatures, strict=True):
+    bound, reason = _bound(module, shorter[0], mode) if request.can_bind else (None, "the target takes one length")
+    if bound is None and (why := _unsafe(module, longest)):
+        return PaddingResult(0, 0, f"{why}; the length cannot be bound when the model is called: {reason}")
+    for own, signature in zip(shorter, request.signatures, strict=True):
+        length = _length_of(signature, longest)
         samples = masked_samples(signature)
-        answers = oracle.run_all(_load_module(path), mode, samples)
-        filled = oracle.run_all(module, mode, [pad_inputs(each, longest) for each in samples])
+        answers = oracle.run_all(own, mode, samples)
+        write_answers(dict(enumerate(answers)), shorter_file(length))
+        more = [] if bound is None else [np.array([length], np.int32)]
+        filled = oracle.run_all(bound or module, mode, [[*pad_inputs(each, longest), *more] for each in samples])
         for short, long in ((a, b) for pair in zip(answers, filled, strict=True) for a, b in zip(*pair, strict=True)):
             values += short.size
-            equal += _equal_beginning(short, long)
-    return PaddingResult(values, equal, "")
+            equal += equal_beginning(short, long)
+    if bound is not None:
+        Path(MODULE_FILE).write_text(tvm.ir.save_json(bound))
+    return PaddingResult(values, equal, "", bound is not None)
+
+
+def _bound(module: tvm.IRModule, shorter: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule | None, str]:
+    """Returns the module with the length as a parameter; or None, and the reason."""
+    try:
+        return bind_length(module, shorter, mode), ""
+    except Unbound as unbound:
+        return None, str(unbound)
+
+
+def _length_of(signature: ModelSignature, longest: ModelSignature) -> int:
+    """Returns the length of the signature's inputs, which differs from that of `longest`."""
+    return next(
+        size
+        for spec, own in zip(signature.inputs, longest.inputs, strict=True)
+        for size, most in zip(spec.shape, own.shape, strict=True)
+        if size != most
+    )
+
+
+def _unsafe(module: tvm.IRModule, signature: ModelSignature) -> str:
+    """If comparing samples cannot show that padding has no effect, returns the reason; else ""."""
+    if any(spec.dtype.kind not in "iu" for spec in signature.inputs):
+        return "an input has real values, of which zero may be one"
+    if any(spec.bounds is None for spec in signature.inputs):
+        return "the file does not state which values its inputs may have"
+    if ranges := _ranges(module):
+        return f"{ranges} is a range over a whole tensor, which would include the padding"
+    return ""
 
 
 def _ranges(module: tvm.IRModule) -> str:
@@ -204,14 +244,6 @@ def _ranges(module: tvm.IRModule) -> str:
         ):
             return repr(str(var.name))
     return ""
-
-
-def _equal_beginning(short: Array, long: Array) -> int:
-    """Counts the values of `short` that are equal to the value of `long` at the same index."""
-    beginning = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
-    if beginning.shape != short.shape:
-        return 0
-    return int(np.sum((beginning == short) | (np.isnan(beginning) & np.isnan(short))))
 
 
 @handles(BUILD)
@@ -245,7 +277,7 @@ def build_role(request: BuildRequest, report: Report) -> BuildResult:
     launched = launches if target.cards else None
     return BuildResult(
         kernels=tuple(sorted(selection.kernels)),
-        plan=call_plan(lowered, layout, context.activations, request.states, launched),
+        plan=call_plan(lowered, layout, context.activations, request.states, launched, request.longest),
         coverage={
             **coverage.report(model, context.simplified["tables made"]),
             "simplified": context.simplified,

@@ -39,6 +39,7 @@ def call_plan(
     activations: Sequence[Slot],
     states: int = 0,
     launches: Mapping[str, Launch] | None = None,
+    longest: int = 0,
 ) -> CallPlan:
     """Returns the call plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in order.
 
@@ -48,33 +49,44 @@ def call_plan(
     Args:
         states: the number of states that the model keeps between calls. The states are the last inputs and the last
             outputs.
+        longest: the greatest length of the inputs, if the last parameter before the constants is the length; else 0.
         launches: the launch parameters of each GPU kernel, by its symbol; None for a CPU.
 
     Raises:
         BuildFailed: the module contains something other than calls, which is a bug in Octet.
     """
-    writer = _Writer(graph.main_of(module), constants, activations, states)
-    plan = writer.plan()
+    writer = _Writer(graph.main_of(module), constants, activations, states, has_length=longest > 0)
+    plan = writer.plan(longest)
     return plan if launches is None else replace(plan, launches=tuple(launches[call.symbol] for call in plan.calls))
 
 
 class _Writer:
     def __init__(
-        self, function: relax.Function, constants: Sequence[Slot], activations: Sequence[Slot], states: int
+        self,
+        function: relax.Function,
+        constants: Sequence[Slot],
+        activations: Sequence[Slot],
+        states: int,
+        *,
+        has_length: bool,
     ) -> None:
         self._function, self._states = function, states
-        inputs = len(function.params) - len(constants) - len(activations)
+        inputs = len(function.params) - len(constants) - len(activations) - has_length
         self._tensors: dict[relax.Var, Buffer] = {}
         self._tuples: dict[relax.Var, relax.Tuple] = {}  # maps a variable to its tuple
         for number, parameter in enumerate(function.params[:inputs]):
             space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
             self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
+        if has_length:
+            length = function.params[inputs]
+            self._tensors[length] = Buffer(Space.LENGTH, 0, _size_bytes(length))
+            inputs += 1
         layers = ((Space.CONSTANT, constants), (Space.ARENA, activations))
         positions = [(space, slot) for space, slots in layers for slot in slots]
         for parameter, (space, slot) in zip(function.params[inputs:], positions, strict=True):
             self._tensors[parameter] = Buffer(space, slot.offset_bytes, slot.end_bytes - slot.offset_bytes)
 
-    def plan(self) -> CallPlan:
+    def plan(self, longest: int) -> CallPlan:
         calls = []
         for variable, value in graph.bindings(self._function):
             call = self._call(variable, value)
@@ -85,7 +97,7 @@ class _Writer:
         for number, result in enumerate(results):
             space, at = _numbered(number, len(results) - self._states, Space.OUTPUT, Space.NEXT_STATE)
             outputs.append((self._tensors[result], Buffer(space, at, _size_bytes(result))))
-        return _placed(calls, outputs)
+        return _placed(calls, outputs, longest)
 
     def _call(self, variable: relax.Var, value: relax.Expr) -> tuple[str, tuple[Buffer, ...]] | None:
         """Returns the symbol and the operands of a call; None if the binding only names a tensor."""
@@ -127,7 +139,9 @@ def _size_bytes(variable: relax.Var) -> int:
     return math.prod(dims) * np.dtype(str(variable.ty.dtype)).itemsize
 
 
-def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[tuple[Buffer, Buffer]]) -> CallPlan:
+def _placed(
+    calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[tuple[Buffer, Buffer]], longest: int
+) -> CallPlan:
     """Returns the call plan.
 
     An output that is alone in its part of the arena is written to the caller's memory instead. The arena then becomes
@@ -147,7 +161,7 @@ def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[t
     numbered = tuple(Call(symbol, tuple(map(number, operands))) for symbol, operands in calls)
     copies = tuple((number(source), number(output)) for source, output in outputs if moved.get(source) != output)
     ends = (buffer.at + buffer.bytes for buffer in numbers if buffer.space is Space.ARENA)
-    return CallPlan(max(ends, default=0), tuple(numbers), numbered, copies)
+    return CallPlan(max(ends, default=0), tuple(numbers), numbered, copies, longest=longest)
 
 
 def _overlap(one: Buffer, other: Buffer) -> bool:

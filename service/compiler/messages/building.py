@@ -106,6 +106,7 @@ class BuildRequest(Message):
         module: the file of the imported module.
         tiles, rank: explained in `kernels.choices`.
         states: the number of tensors that the model keeps between calls.
+        longest: the greatest length of the inputs, if the module's last input is the length; else 0.
     """
 
     module: Path
@@ -115,6 +116,7 @@ class BuildRequest(Message):
     tiles: Mapping[str, Sequence[int]]
     rank: int
     states: int
+    longest: int = 0
 
 
 @dataclass(frozen=True)

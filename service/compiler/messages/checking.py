@@ -92,6 +92,7 @@ class PaddingRequest(Message):
     Attributes:
         module, signature: the module of the longest inputs.
         modules, signatures: the modules and signatures of the shorter inputs.
+        can_bind: true if the target supports a length that is bound when the model is called.
     """
 
     module: Path
@@ -99,6 +100,7 @@ class PaddingRequest(Message):
     modules: tuple[Path, ...]
     signatures: tuple[ModelSignature, ...]
     numerics: str
+    can_bind: bool
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,13 @@ class PaddingResult(Message):
         values: the number of output values.
         equal: the number of these values that are equal for padded and unpadded inputs.
         reason: the reason why nothing was compared, or "".
+        bound: true if the length is bound when the model is called. `MODULE_FILE` then contains the module to build.
     """
 
     values: Count
     equal: Count
     reason: str
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,23 +138,45 @@ class ArtifactFiles(Message):
 
 
 @dataclass(frozen=True)
+class Shorter(Message):
+    """What an artifact has to compute for inputs that are shorter than those that it is built for.
+
+    Attributes:
+        length: their length.
+        signature: the signature of a model of this length.
+        outputs: the file with its outputs for `masked_samples`.
+    """
+
+    length: Count
+    signature: ModelSignature
+    outputs: Path
+
+
+@dataclass(frozen=True)
 class VerifyRequest(ArtifactFiles):
     """A request to compare an artifact's outputs with expected outputs.
 
     Attributes:
         vectors: the files with the expected outputs of each witness.
         probes: the files with their outputs for the inputs that the oracle chose. The first file contains these inputs.
+        shorter: the outputs for shorter inputs.
     """
 
     vectors: tuple[Path, ...]
     probes: tuple[Path, ...]
+    shorter: tuple[Shorter, ...] = ()
 
 
 @dataclass(frozen=True)
 class VerifyResult(Message):
-    """The result of comparing the artifact's outputs with each file of expected outputs."""
+    """The result of comparing the artifact's outputs with each file of expected outputs.
+
+    Attributes:
+        different: the lengths of shorter inputs for which an output value differs.
+    """
 
     comparisons: tuple[Comparison, ...]
+    different: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,11 @@ OUTPUTS_FILE = "outputs-{}.bin"
 CLASSES_FILE = "classes.npy"
 
 
+def shorter_file(length: int) -> str:
+    """Returns the name of the file with the outputs for inputs of `length` positions."""
+    return f"shorter-{length}.npz"
+
+
 def program_file(symbol: str) -> str:
     """Returns the name of the file of a kernel's program."""
     return f"{symbol}.json"

@@ -18,9 +18,10 @@ from service.core.artifacts.compatibility import PLAN_VERSION, check_plan
 from service.core.errors import CorruptBlob
 
 ALIGNMENT_BYTES = 64  # alignment of each tensor: the size of a cache line and of the widest vector register
-_MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies", "launches"})
+_MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies", "launches", "longest"})
 MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
 _MOST_BYTES = 1 << 40
+_LENGTH_BYTES, _MOST_LENGTH = 4, (1 << 31) - 1
 # The limits of all GPUs: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 _MOST_BLOCKS = ((1 << 31) - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
@@ -30,7 +31,10 @@ _SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
 
 
 class Space(StrEnum):
-    """The memory that contains a buffer: an input, output or state tensor of the caller, or memory of the model."""
+    """The memory that contains a buffer: an input, output or state tensor of the caller, or memory of the model.
+
+    The length is an int32: how many positions of the inputs belong to the call.
+    """
 
     INPUT = "input"
     OUTPUT = "output"
@@ -38,6 +42,7 @@ class Space(StrEnum):
     NEXT_STATE = "next_state"
     CONSTANT = "constant"
     ARENA = "arena"
+    LENGTH = "length"
 
 
 _BY_OFFSET = (Space.CONSTANT, Space.ARENA)
@@ -122,6 +127,7 @@ class CallPlan:
         copies: pairs of buffers of equal size, source and destination. The source is copied to the destination after
             the calls, for outputs that no function writes.
         launches: the launch parameters of each call, in the order of the calls; None if the calls run on the CPU.
+        longest: the greatest length of the inputs; 0 if the inputs have one length only.
 
     Raises:
         CorruptBlob: the plan is too large, refers to a buffer that does not exist, or its parts do not match.
@@ -132,11 +138,16 @@ class CallPlan:
     calls: tuple[Call, ...]
     copies: tuple[tuple[int, int], ...] = ()
     launches: tuple[Launch, ...] | None = None
+    longest: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.longest <= _MOST_LENGTH or (self.longest and self.launches is not None):
+            raise CorruptBlob(f"a plan cannot have inputs of up to {self.longest} positions")
         if len(self.buffers) > MOST_BUFFERS or len(self.calls) > MOST_CALLS or not 0 <= self.arena_bytes <= _MOST_BYTES:
             raise CorruptBlob(f"a plan of {len(self.calls)} calls and {len(self.buffers)} buffers is too large")
         for buffer in self.buffers:
+            if buffer.space is Space.LENGTH and (not self.longest or buffer.at or buffer.bytes != _LENGTH_BYTES):
+                raise CorruptBlob("a buffer is not a length, or the plan has no longest one")
             if buffer.space is Space.ARENA and buffer.at + buffer.bytes > self.arena_bytes:
                 raise CorruptBlob(
                     f"a buffer ends at {buffer.at + buffer.bytes}, but the arena has only {self.arena_bytes} bytes"
@@ -172,6 +183,8 @@ class CallPlan:
         }
         if self.launches is not None:
             plan["launches"] = [launch.to_json() for launch in self.launches]
+        if self.longest:
+            plan["longest"] = self.longest
         return plan
 
     @staticmethod
@@ -190,6 +203,7 @@ class CallPlan:
                 tuple(Call(str(symbol), tuple(map(_number, operands))) for symbol, operands in plan["calls"]),
                 tuple((_number(source), _number(to)) for source, to in plan["copies"]),
                 tuple(map(Launch.from_json, plan["launches"])) if "launches" in plan else None,
+                _number(plan.get("longest", 0)),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CorruptBlob(f"the call plan cannot be read: {error}") from error

@@ -99,18 +99,15 @@ def fit_inputs(signature: ModelSignature, inputs: Sequence[Array]) -> FittedInpu
     return FittedInputs(bucket_index, [_pad(array, shape) for array, shape in zip(inputs, wanted, strict=True)], length)
 
 
-def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
-    """Returns the length of a bucket if its inputs can be padded, else None.
-
-    The inputs can be padded if all varying dimensions have the same length and belong to integer inputs.
+def common_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
+    """Returns the length of a bucket if all varying dimensions have the same one, else None.
 
     Args:
         signature: the signature of the bucket.
         varying: the dimensions that vary between buckets, each as the index of an input and an axis.
     """
     lengths = {signature.inputs[index].shape[axis] for index, axis in varying}
-    inputs = [signature.inputs[index] for index, _ in varying]
-    return lengths.pop() if len(lengths) == 1 and all(each.dtype.kind in "iu" for each in inputs) else None
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def pad_inputs(inputs: Sequence[Array], signature: ModelSignature) -> list[Array]:

@@ -129,7 +129,8 @@ def report(
         no_witness: the reason if `statements` contains no other runtime.
         accepts: True if the request for the build accepts differences from the reference.
         is_real: True if nothing in the model is quantized. A numerics mode defines the arithmetic of integers, so any
-            session of the reference runtime with which such a build agrees is enough.
+            session of the reference runtime with which such a build agrees is enough. A build of a quantized model has
+            to agree with a session bit for bit.
 
     Returns:
         A dictionary with these members:
@@ -151,7 +152,7 @@ def report(
     outcome = (ran.outcome if ran else None) or Outcome.OWN_ONLY
     exact = own.comparison is not None and all(each.is_reproduced for each in own.comparison.outputs)
     followed = _followed(ran, sessions)
-    if is_real and outcome is Outcome.DIFFERENT and followed is not None:
+    if outcome is Outcome.DIFFERENT and followed is not None and (is_real or followed.outcome is Outcome.EQUAL):
         outcome = Outcome.DOCUMENTED
     is_accepted = exact and accepts and outcome is Outcome.DIFFERENT
     return {
@@ -243,7 +244,8 @@ def _summary(
 ) -> str:
     if ran is not None:
         why = f": {next(iter(ran.refused.values()))}" if ran.refused else ""
-        explained = "" if outcome is Outcome.EQUAL else _explained(ran, outcome)
+        is_equal = followed is not None and followed.outcome is Outcome.EQUAL
+        explained = "" if outcome is Outcome.EQUAL else _explained(ran, outcome, is_equal=is_equal)
         if followed is not None:
             witness = followed.witness
             explained += (
@@ -254,13 +256,20 @@ def _summary(
     return f"checked against {own.witness.name} only: {own.text}; {'; '.join(reasons)}"
 
 
-def _explained(ran: Statement, outcome: Outcome) -> str:
-    """Returns the part of the summary about documented differences from the reference."""
+_NOT_QUANTIZED = "the model is not quantized, so agreement with one session"
+
+
+def _explained(ran: Statement, outcome: Outcome, *, is_equal: bool) -> str:
+    """Returns the part of the summary about documented differences from the reference.
+
+    Args:
+        is_equal: true if Octet's values equal those of another session of the reference.
+    """
     deviations = "".join(f"; {each.text}" for each in ran.deviations)
     if ran.outcome is Outcome.DOCUMENTED:
         return deviations or "; within what the mode documents for real values"
     if outcome is Outcome.DOCUMENTED:
-        return f"{deviations}; the model is not quantized, so agreement with one session is enough"
+        return f"{deviations}; {'equality with one session' if is_equal else _NOT_QUANTIZED} is enough"
     return f"{deviations}; the mode documents no such difference"
 
 

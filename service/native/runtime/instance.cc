@@ -84,6 +84,12 @@ octet_status octet_instance::allocate() {
   return model_->gpu == nullptr ? allocate_here() : octet::cuda::Instance::make(*model_, gpu_);
 }
 
+void* octet_instance::address(const octet::Buffer& buffer) {
+  if (buffer.space == Space::kConstant) return const_cast<uint8_t*>(model_->constants) + buffer.at;
+  if (buffer.space == Space::kArena) return memory_.begin() + buffer.at;
+  return buffer.space == Space::kLength ? length_ : nullptr;  // the others are bound later
+}
+
 octet_status octet_instance::allocate_here() {
   const octet::Config& config = model_->config;
   const Plan& plan = config.plan;
@@ -94,15 +100,19 @@ octet_status octet_instance::allocate_here() {
     size_t more = aligned(static_cast<size_t>(config.signature.tensor(OCTET_STATE, index / 2).bytes));
     if (__builtin_add_overflow(bytes, more, &bytes)) return octet::fail_memory(SIZE_MAX);
   }
+  size_t length_at = bytes;
+  if (plan.longest() > 0 && __builtin_add_overflow(bytes, OCTET_ALIGNMENT, &bytes)) return octet::fail_memory(SIZE_MAX);
   octet_status status = allocate_pages(bytes, memory_);
   if (status != OCTET_OK) return status;
+  if (plan.longest() > 0) {
+    length_ = reinterpret_cast<int32_t*>(memory_.begin() + length_at);
+    *length_ = static_cast<int32_t>(plan.longest());
+  }
   size_t tables = states == 0 ? 1 : 2;
   if (!addresses_.reserve(tables * plan.operands())) return OCTET_NO_MEMORY;
   for (size_t index = 0; index < tables * plan.operands(); ++index) {
     const octet::Buffer& buffer = plan.buffer(index % plan.operands());
-    bool is_constant = buffer.space == Space::kConstant, is_arena = buffer.space == Space::kArena;
-    uint8_t* base = is_constant ? const_cast<uint8_t*>(model_->constants) : memory_.begin();
-    addresses_.add(is_constant || is_arena ? base + buffer.at : nullptr);
+    addresses_.add(address(buffer));
   }
   if (!tuner_.is_made() || (!tuner_.is_done() && !seconds_.reserve(plan.calls().size()))) return OCTET_NO_MEMORY;
   keep_states();
@@ -200,6 +210,18 @@ octet_status octet_instance::begin_sequence() {
   return OCTET_OK;
 }
 
+octet_status octet_instance::set_length(int32_t length) {
+  Use use(this);
+  if (!use.is_alone()) return use.fail();
+  int64_t longest = model_->config.plan.longest();
+  if (longest == 0) return fail(OCTET_INVALID, "the model has inputs of one length only");
+  if (length < 1 || length > longest) {
+    return fail(OCTET_INVALID, "the length must be from 1 to %lld, not %d", static_cast<long long>(longest), length);
+  }
+  *length_ = length;
+  return OCTET_OK;
+}
+
 template <bool is_timed>
 octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
   const Plan& plan = model_->config.plan;
@@ -247,12 +269,14 @@ octet_status octet_instance::run(double* seconds) {
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
   if (gpu_ != nullptr) return run_on_gpu([&] { return gpu_->run(seconds); });
   octet::Lease lease(team_, tuner_.threads(), &model_->flow);
-  if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
+  // The tuner compares runs of one length.
+  bool is_longest = length_ == nullptr || *length_ == model_->config.plan.longest();
+  if (seconds == nullptr && is_longest && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;
   octet_status status = seconds == nullptr ? compute<false>(lease, nullptr) : compute<true>(lease, seconds);
   *mark_ = 0;
-  if (seconds == nullptr) tuner_.pass();
-  if (seconds != nullptr && status == OCTET_OK) tuner_.record(seconds, lease.threads(), octet::wake_s());
+  if (seconds == nullptr && tuner_.is_done()) tuner_.pass();
+  if (seconds != nullptr && is_longest && status == OCTET_OK) tuner_.record(seconds, lease.threads(), octet::wake_s());
   bool is_exchanged = status == OCTET_OK && keeps_states_ && state_at_.size() != 0;
   if (is_exchanged) table_ = model_->config.plan.operands() - table_;
   return status;
@@ -290,6 +314,10 @@ octet_status octet_bind(octet_instance* instance, void* const* inputs, void* con
 
 octet_status octet_bind_states(octet_instance* instance, void* const* before, void* const* after) {
   return instance == nullptr ? fail_null() : instance->bind_states(before, after);
+}
+
+octet_status octet_set_length(octet_instance* instance, int32_t length) {
+  return instance == nullptr ? fail_null() : instance->set_length(length);
 }
 
 octet_status octet_reset(octet_instance* instance) { return instance == nullptr ? fail_null() : instance->reset(); }

@@ -25,6 +25,7 @@ struct octet_instance {
   octet_status bind(void* const* inputs, void* const* outputs);
   octet_status bind_states(void* const* before, void* const* after);
   octet_status reset();
+  octet_status set_length(int32_t length);
   octet_status run(double* seconds);  // if `seconds` is not null, it receives the duration of each call
   octet_status run_resident(int32_t runs, double* seconds);
   void share() { holders_.fetch_add(1, std::memory_order_relaxed); }
@@ -36,6 +37,7 @@ struct octet_instance {
   class Use;
 
   octet_status allocate_here();
+  void* address(const octet::Buffer& buffer);
   template <class Run>
   octet_status run_on_gpu(Run run);
   octet_status check(octet_role role, void* const* pointers) const;
@@ -53,11 +55,13 @@ struct octet_instance {
   octet::cuda::Instance* gpu_ = nullptr;
   octet::ThreadTuner tuner_;
   octet::List<double> seconds_;   // The duration of each call, while the tuner measures.
-  octet::Mapping memory_;         // The arena, followed by two buffers for each state that this instance keeps.
+  // The arena, followed by two buffers for each state that this instance keeps, and by the length of the inputs.
+  octet::Mapping memory_;
   octet::List<size_t> state_at_;  // Offset in `memory_` of each such buffer.
   // The addresses of all operands in the plan's order, and a second copy with exchanged states.
   octet::List<void*> addresses_;
   size_t table_ = 0;  // offset in `addresses_` of the next run's operands: 0, or the number of operands
+  int32_t* length_ = nullptr;  // the operand of calls that depend on the length of the inputs, in `memory_`
   bool is_bound_ = false;
   bool keeps_states_ = true;
   uint8_t unseen_ = 0;

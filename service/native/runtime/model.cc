@@ -182,6 +182,7 @@ octet_status octet_initial_state(const octet_model* model, int32_t index, void* 
 }
 
 int64_t octet_arena_bytes(const octet_model* model) { return model == nullptr ? 0 : model->config.plan.arena_bytes(); }
+int64_t octet_longest(const octet_model* model) { return model == nullptr ? 0 : model->config.plan.longest(); }
 int64_t octet_constant_bytes(const octet_model* model) { return model == nullptr ? 0 : model->constant_bytes; }
 
 int32_t octet_calls(const octet_model* model) {

@@ -88,6 +88,9 @@ OCTET_API octet_status octet_describe(const octet_model* model, octet_role role,
 OCTET_API int64_t octet_arena_bytes(const octet_model* model);    /* working memory per instance */
 OCTET_API int64_t octet_constant_bytes(const octet_model* model); /* memory that all instances share */
 
+/* Returns the greatest length of the inputs, or 0 if the model has inputs of one length only. */
+OCTET_API int64_t octet_longest(const octet_model* model);
+
 /* The calls of compiled functions in a run, in order. The symbol is NULL if `call` is out of range. */
 OCTET_API int32_t octet_calls(const octet_model* model);
 OCTET_API const char* octet_call_symbol(const octet_model* model, int32_t call);
@@ -114,6 +117,11 @@ OCTET_API octet_status octet_bind(octet_instance* instance, void* const* inputs,
  * the state: a run reads `before` and writes `after`, which must not overlap. If both are NULL, the instance keeps the
  * state again, and starts a new sequence. */
 OCTET_API octet_status octet_bind_states(octet_instance* instance, void* const* before, void* const* after);
+
+/* Sets the length of the inputs of the next runs, from 1 to `octet_longest`, which it is at first. Tensors keep their
+ * shapes: a run reads the first `length` positions of each dimension that varies, and writes those of the outputs. The
+ * others may have any values. */
+OCTET_API octet_status octet_set_length(octet_instance* instance, int32_t length);
 
 /* Begins a new sequence: resets the state that the instance keeps to its initial value. */
 OCTET_API octet_status octet_reset(octet_instance* instance);

@@ -10,6 +10,7 @@ namespace octet {
 namespace {
 
 constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
+constexpr int64_t kLengthBytes = sizeof(int32_t);
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
 
 // The limits of every GPU for a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -26,6 +27,7 @@ struct SpaceName {
 constexpr SpaceName kSpaces[] = {
     {Space::kInput, "input"},          {Space::kOutput, "output"},     {Space::kState, "state"},
     {Space::kNextState, "next_state"}, {Space::kConstant, "constant"}, {Space::kArena, "arena"},
+    {Space::kLength, "length"},
 };
 
 bool is_written(Space space) { return space == Space::kOutput || space == Space::kNextState || space == Space::kArena; }
@@ -62,6 +64,8 @@ void Plan::read(Json& json) {
     } else if (name == "launches") {
       has_launches_ = true;
       json.array([&](size_t index) { read_launch(json, index); });
+    } else if (name == "longest") {
+      longest_ = json.integer(1, INT32_MAX);
     } else if (name == "version") {
       json.skip();
     } else {
@@ -73,6 +77,7 @@ void Plan::read(Json& json) {
   if (has_launches_ && launches_.size() != calls_.size()) {
     json.refuse("the plan has %zu calls but %zu launches", calls_.size(), launches_.size());
   }
+  if (has_launches_ && longest_ > 0) json.refuse("the inputs of a model for GPUs have one length");
 }
 
 void Plan::read_buffer(Json& json) {
@@ -192,6 +197,10 @@ octet_status Plan::check_buffer(size_t index, const Signature& signature, int64_
                 ", which is misaligned or beyond the %" PRId64 " bytes of space \"%s\"",
                 index, buffer.bytes, buffer.at, end, name);
   }
+  if (buffer.space == Space::kLength) {
+    if (longest_ > 0 && buffer.at == 0 && buffer.bytes == kLengthBytes) return OCTET_OK;
+    return fail(OCTET_CORRUPT, "the config: buffer %zu is not a length, or the plan has no longest one", index);
+  }
   octet_role role = role_of(buffer.space);
   if (buffer.at >= signature.count(role)) {
     return fail(OCTET_CORRUPT, "the config: buffer %zu refers to %s %" PRId64 ", but the model has only %d", index,
@@ -206,7 +215,7 @@ octet_status Plan::check_buffer(size_t index, const Signature& signature, int64_
 octet_status Plan::find_tensor_operands() {
   for (size_t operand = 0; operand < operands_.size(); ++operand) {
     const Buffer& found = buffer(operand);
-    if (found.space == Space::kConstant || found.space == Space::kArena) continue;
+    if (found.space == Space::kConstant || found.space == Space::kArena || found.space == Space::kLength) continue;
     List<TensorOperand>& found_operands = role_of(found.space) == OCTET_STATE ? states_ : tensors_;
     if (!found_operands.add({operand, static_cast<size_t>(found.at), found.space})) return OCTET_NO_MEMORY;
   }

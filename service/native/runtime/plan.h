@@ -14,12 +14,13 @@ namespace octet {
 
 inline constexpr size_t kMostSymbolBytes = 256;
 
-enum class Space : uint8_t { kInput, kOutput, kState, kNextState, kConstant, kArena };
+enum class Space : uint8_t { kInput, kOutput, kState, kNextState, kConstant, kArena, kLength };
 
 // The location of a tensor of a run.
 struct Buffer {
   Space space;
-  int64_t at;  // offset in bytes for constants and the arena; otherwise the index of the input, output or state
+  // Offset in bytes for constants and the arena; 0 for the length; otherwise the index of the input, output or state.
+  int64_t at;
   int64_t bytes;
 };
 
@@ -58,6 +59,7 @@ class Plan {
   octet_status check(const Signature& signature, int64_t constant_bytes);
 
   int64_t arena_bytes() const { return arena_bytes_; }
+  int64_t longest() const { return longest_; }  // the greatest length of the inputs; 0 if it is not bound at run time
   List<Call>& calls() { return calls_; }
   const List<Call>& calls() const { return calls_; }
   bool is_for_card() const { return has_launches_; }
@@ -80,7 +82,7 @@ class Plan {
   octet_status check_writes(const Signature& signature) const;
   octet_status find_tensor_operands();
 
-  int64_t arena_bytes_ = 0;
+  int64_t arena_bytes_ = 0, longest_ = 0;
   List<Buffer> buffers_;
   List<Call> calls_;
   List<Copy> copies_;

@@ -18,7 +18,7 @@ from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.plane_process import PlaneProcess, plane
 
 pytestmark = pytest.mark.slow  # the test compiles a transformer three times
-SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.static.onnx"
+SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.dynamic.onnx"
 SHAPES = "input_ids=1x[4,8];attention_mask=1x[4,8]"
 
 

@@ -216,6 +216,7 @@ void Prediction::enqueue(const std::shared_ptr<Mailbox>& mailbox, Pool&) {
   job->level = level_;
   job->samples = request_.samples;
   job->bucket = fit_ ? fit_->bucket : 0;
+  job->length = fit_ && fit_->length ? static_cast<int32_t>(*fit_->length) : 0;
   job->deadline_s = deadline_s_;
   job->mailbox = mailbox;
   job->inputs = std::move(in_order_);

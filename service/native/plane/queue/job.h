@@ -38,6 +38,7 @@ struct Job {
   int64_t key = 0;             // Chosen by the submitter.
   std::vector<Tensor> inputs;  // In the signature's order, followed by the state tensors.
   size_t bucket = 0;           // Index of the shape bucket.
+  int32_t length = 0;          // The length of the request, if the inputs were padded to the bucket's; else 0.
   int64_t level = 1;           // Priority; 1 is served first.
   int64_t samples = 1;
   double deadline_s = std::numeric_limits<double>::infinity();  // The latest time at which the call may start.

@@ -77,6 +77,7 @@ Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instanc
       inputs_(specs(model_.get(), OCTET_INPUT)),
       outputs_(specs(model_.get(), OCTET_OUTPUT)),
       states_(specs(model_.get(), OCTET_STATE)),
+      longest_(static_cast<int32_t>(octet_longest(model_.get()))),
       alone_(alone),
       record_(record) {
   if (octet_is_for_card(model_.get()) == 1) gpu_is_used.store(true, std::memory_order_relaxed);
@@ -92,7 +93,7 @@ std::vector<Runner::Spec> Runner::specs(const octet_model* model, octet_role rol
   return found;
 }
 
-std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool) const {
+std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool, int32_t length) const {
   if (inputs.size() != inputs_.size() + states_.size()) throw std::runtime_error("a call has too few inputs");
   std::vector<Tensor> outputs;
   for (const auto* specs : {&outputs_, &states_}) {
@@ -104,6 +105,7 @@ std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool) c
     check(octet_bind_states(instance_.get(), addresses(inputs.data() + inputs_.size(), states_.size()).data(),
                             addresses(outputs.data() + outputs_.size(), states_.size()).data()));
   }
+  if (longest_ > 0) check(octet_set_length(instance_.get(), length > 0 ? length : longest_));
   std::unique_lock<std::mutex> lock;
   if (alone_ != nullptr) lock = std::unique_lock(*alone_);
   if (record_ != nullptr) note_call(*record_);
@@ -126,9 +128,10 @@ std::vector<Tensor> Runner::zeros(Pool& pool) const {
   return inputs;
 }
 
-std::vector<Tensor> Variants::call(const Runner& runner, const std::vector<Tensor>& inputs, double& run_s) const {
+std::vector<Tensor> Variants::call(const Runner& runner, const std::vector<Tensor>& inputs, int32_t length,
+                                   double& run_s) const {
   double begun_s = now_s();
-  std::vector<Tensor> outputs = runner.run(inputs, *pool_);
+  std::vector<Tensor> outputs = runner.run(inputs, *pool_, length);
   run_s += now_s() - begun_s;
   return outputs;
 }
@@ -136,12 +139,12 @@ std::vector<Tensor> Variants::call(const Runner& runner, const std::vector<Tenso
 void Variants::answer(const std::vector<JobRef>& jobs, const std::vector<int64_t>& sizes, double& run_s) {
   auto exactly = runners_.find(jobs[0]->samples);
   if (jobs.size() == 1 && exactly != runners_.end()) {
-    jobs[0]->outputs = call(exactly->second.at(jobs[0]->bucket), jobs[0]->inputs, run_s);
+    jobs[0]->outputs = call(exactly->second.at(jobs[0]->bucket), jobs[0]->inputs, jobs[0]->length, run_s);
     return;
   }
   int64_t begin = 0;
   for (int64_t size : sizes) {
-    std::vector<Tensor> outputs = call(runners_.at(size).front(), fill_buffers(jobs, size, begin), run_s);
+    std::vector<Tensor> outputs = call(runners_.at(size).front(), fill_buffers(jobs, size, begin), 0, run_s);
     for (size_t index = 0; index < outputs.size(); ++index) spread(outputs[index], jobs, index, begin);
     begin += size;
   }

@@ -40,8 +40,8 @@ class Runner {
          CallRecord* record = nullptr);
 
   // Runs the model on the inputs and states. Returns the outputs followed by the next states, in newly allocated
-  // memory.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Pool& pool) const;
+  // memory. `length`: the length of the request if the inputs are padded, else 0.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Pool& pool, int32_t length = 0) const;
   // Returns inputs of zeros and the states before the first call.
   std::vector<Tensor> zeros(Pool& pool) const;
 
@@ -55,6 +55,7 @@ class Runner {
   std::shared_ptr<octet_model> model_;
   std::shared_ptr<octet_instance> instance_;
   std::vector<Spec> inputs_, outputs_, states_;
+  int32_t longest_;  // 0 if the artifact is for one length
   std::mutex* alone_;
   CallRecord* record_;
 };
@@ -76,7 +77,8 @@ class Variants {
 
  private:
   const std::vector<Tensor>& fill_buffers(const std::vector<JobRef>& jobs, int64_t size, int64_t begin);
-  std::vector<Tensor> call(const Runner& runner, const std::vector<Tensor>& inputs, double& run_s) const;
+  std::vector<Tensor> call(const Runner& runner, const std::vector<Tensor>& inputs, int32_t length,
+                           double& run_s) const;
   void spread(const Tensor& output, const std::vector<JobRef>& jobs, size_t index, int64_t begin);
 
   Runners runners_;

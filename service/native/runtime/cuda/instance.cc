@@ -114,6 +114,8 @@ Address Instance::address(const Buffer& buffer, bool is_exchanged) const {
       return on_gpu_[is_exchanged ? kAfter : kBefore] + offsets_[kBefore][at];
     case Space::kNextState:
       return on_gpu_[is_exchanged ? kBefore : kAfter] + offsets_[kAfter][at];
+    case Space::kLength:  // `Plan::read` refuses it
+      break;
   }
   return 0;
 }

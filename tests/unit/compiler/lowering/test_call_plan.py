@@ -95,6 +95,14 @@ def test_states_are_the_last_inputs_and_outputs() -> None:
     ]
 
 
+def test_the_length_is_the_last_parameter_before_the_constants() -> None:
+    length = relax.Var("length", relax.TensorType([1], "int32"))
+    bindings = [calls("octet_f", X, length, WEIGHTS, A)]
+    plan = call_plan(module([X, length, WEIGHTS, A], bindings, A), [CONSTANT], [FIRST], longest=8)
+    assert plan.buffers[:3] == (Buffer(Space.INPUT, 0, 8), Buffer(Space.LENGTH, 0, 4), Buffer(Space.CONSTANT, 64, 16))
+    assert plan.longest == 8
+
+
 def test_a_binding_that_is_not_a_call_is_refused() -> None:
     with pytest.raises(BuildFailed, match="is not a call or an alias, so a call plan cannot contain it"):
         call_plan(module([X], [named(Y, relax.op.exp(X))], Y), [], [])

@@ -55,11 +55,22 @@ def test_a_plan_survives_json() -> None:
         ({"copies": [[1, 3]]}, "have different sizes"),
         ({"copies": [[0, 9]]}, "a copy uses buffer 9"),
         ({"copies": 7}, "cannot be read"),
+        ({"buffers": [["length", 0, 4]]}, "a buffer is not a length, or the plan has no longest one"),
+        ({"buffers": [["length", 1, 4]], "longest": 8}, "a buffer is not a length"),
+        ({"buffers": [["length", 0, 8]], "longest": 8}, "a buffer is not a length"),
+        ({"longest": -1}, "a plan cannot have inputs of up to -1 positions"),
+        ({"longest": 1 << 31}, "a plan cannot have inputs of up to"),
+        ({"longest": 8, "launches": [[1] * 7] * 2}, "a plan cannot have inputs of up to"),
     ],
 )
 def test_invalid_plans_are_refused(members: dict[str, Any], reason: str) -> None:
     with pytest.raises(CorruptBlob, match=reason):
         CallPlan.from_json(changed(**members))
+
+
+def test_a_plan_with_a_length_survives_json() -> None:
+    plan = replace(PLAN, buffers=(*PLAN.buffers, Buffer(Space.LENGTH, 0, 4)), longest=128)
+    assert CallPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 def test_a_missing_member_is_named() -> None:

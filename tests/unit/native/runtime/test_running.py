@@ -16,11 +16,13 @@ from service.core.digest import canonical_json
 from service.core.errors import InvalidTensor, OctetError
 from service.runtime.octet_library import NativeInstance, NativeModel, NativeTeam
 from tests.support.small_artifact import (
+    BYTES,
     COUNTING,
     FUNCTIONS,
     LENGTH,
     SIMPLE,
     address,
+    changed,
     compiled,
     config_of,
     tensor,
@@ -58,6 +60,30 @@ def test_binding_again_redirects_the_next_run(code: Path, empty: Path) -> None:
     instance.bind([address(two)], [address(second)])
     instance.run()
     assert (first[0, 0], second[0, 0]) == (2, 4)
+
+
+def test_calls_read_the_length_that_was_set(code: Path, constants: Path) -> None:
+    buffers = [["length", 0, 4], ["output", 0, BYTES]]
+    config = changed(SIMPLE, buffers=buffers, calls=[["lengths", [0, 1]]], longest=8, copies=[])
+    model = NativeModel.load_files(canonical_json(config), code, constants)
+    instance, got = model.instance(), tensor()
+    assert model.longest == 8
+    instance.bind([address(tensor())], [address(got)])
+    instance.run()
+    assert got[0, 0] == 8  # the longest, before another length is set
+    instance.set_length(3)
+    instance.run()
+    assert got.tolist() == [[3] * LENGTH]
+    for length in (0, -1, 9):
+        with pytest.raises(InvalidTensor, match="the length must be from 1 to 8"):
+            instance.set_length(length)
+
+
+def test_a_model_of_one_length_takes_no_other(code: Path, constants: Path) -> None:
+    model = NativeModel.load_files(canonical_json(SIMPLE), code, constants)
+    assert model.longest == 0
+    with pytest.raises(InvalidTensor, match="the model has inputs of one length only"):
+        model.instance().set_length(1)
 
 
 def test_nothing_runs_unbound(code: Path, constants: Path) -> None:
