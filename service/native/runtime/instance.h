@@ -54,13 +54,13 @@ struct octet_instance {
   // Set if the model runs on a GPU. Of the members below, only the flags are then used.
   octet::cuda::Instance* gpu_ = nullptr;
   octet::ThreadTuner tuner_;
-  octet::List<double> seconds_;   // The duration of each call, while the tuner measures.
+  octet::List<double> seconds_;  // The duration of each call, while the tuner measures.
   // The arena, followed by two buffers for each state that this instance keeps, and by the length of the inputs.
   octet::Mapping memory_;
   octet::List<size_t> state_at_;  // Offset in `memory_` of each such buffer.
   // The addresses of all operands in the plan's order, and a second copy with exchanged states.
   octet::List<void*> addresses_;
-  size_t table_ = 0;  // offset in `addresses_` of the next run's operands: 0, or the number of operands
+  size_t table_ = 0;           // offset in `addresses_` of the next run's operands: 0, or the number of operands
   int32_t* length_ = nullptr;  // the operand of calls that depend on the length of the inputs, in `memory_`
   bool is_bound_ = false;
   bool keeps_states_ = true;

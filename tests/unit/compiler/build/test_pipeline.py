@@ -320,12 +320,12 @@ def test_verification_rejects_a_wrong_library(tmp_path: Path, monkeypatch: pytes
     """
     verify = Steps.verify
 
-    def tamper_and_verify(self, config, library, built, answers):  # type: ignore[no-untyped-def]
+    def tamper_and_verify(self, config, library, built, answers, shorter):  # type: ignore[no-untyped-def]
         expected = answers.witnesses[0].file
         with np.load(expected) as data:
             wrong = {name: data[name] ^ 1 for name in data.files}
         np.savez(expected, **wrong)
-        return verify(self, config, library, built, answers)
+        return verify(self, config, library, built, answers, shorter)
 
     monkeypatch.setattr(Steps, "verify", tamper_and_verify)
     with pytest.raises(VerificationFailed, match="does not compute"):

@@ -23,7 +23,7 @@ def test_axes_with_the_length_are_found_by_comparing_two_lengths() -> None:
     lengths = length_axes(module, _module(4))
     first, _ = graph.main_of(module).params
     assert (lengths.length, lengths.axes[first]) == (5, (1,))
-    moved, scores, _ = (var for var, _ in graph.bindings(graph.main_of(module)))
+    moved, scores, *_ = (var for var, _ in graph.bindings(graph.main_of(module)))
     assert (lengths.axes[moved], lengths.axes[scores]) == ((2,), (1, 2))
     assert lengths.of(relax.const(np.zeros((5, 2, 5)))) == (0, 2)
 
