@@ -166,7 +166,8 @@ def test_the_summary_names_the_session_that_octet_follows() -> None:
     assert (found["outcome"], found["verified"], found["follows"]) == ("documented", True, plain.witness.title)
     assert "35 of 40 values from 4 inputs differ" in found["summary"]
     assert found["summary"].endswith(
-        "; equality with one session is enough; sessions of ONNX Runtime disagree, and Octet follows the session without graph optimizations: "
+        "; equality with one session is enough; sessions of ONNX Runtime disagree, and Octet follows the session "
+        "without graph optimizations: "
         "all 40 values from 4 inputs are equal"
     )
 

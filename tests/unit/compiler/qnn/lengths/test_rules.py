@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from service.compiler.qnn import oracle, ops
+from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.lengths.bind import Unbound, bind_length
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.real import FOURS, LANES, SEQUENTIAL
