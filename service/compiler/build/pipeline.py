@@ -15,6 +15,7 @@ from pathlib import Path
 
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler.build.answers import answering
+from service.compiler.build.kernel_objects import kernel_objects
 from service.compiler.build.padding import Padding, padding_of
 from service.compiler.build.steps import CompileRequest, Steps
 from service.compiler.messages.building import BuildResult
@@ -140,7 +141,7 @@ def make(
     states = len(signature.states)
     built = steps.build(states, tiles, rank, module=padding.module, longest=padding.longest)
     signature = replace(signature, pads=padding.exact)
-    library = steps.link(steps.kernels(built.kernels))
+    library = steps.link(kernel_objects(steps, built.kernels))
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)
 

@@ -5,31 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from service.compiler.build.background import in_background
 from service.compiler.build.elsewhere import run_elsewhere
 from service.compiler.build.expected import Answers
-from service.compiler.build.object_cache import KernelProgram, ObjectCache
 from service.compiler.build.results import Results
 from service.compiler.lowering import toolchain
 from service.compiler.lowering.link import link
 from service.compiler.messages.building import (
     BUILD,
     IMPORT,
-    KERNEL,
     BuildRequest,
     BuildResult,
     ImportRequest,
     ImportResult,
-    KernelRequest,
 )
 from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, Shorter, VerifyRequest
-from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
+from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, PLAIN_FILE
 from service.compiler.messages.role import Request, Result, Role
 from service.compiler.references.environment import Environment
 from service.compiler.sandbox import Access, Limits, run_child, with_gpus, working
@@ -75,7 +71,7 @@ class Steps:
         self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
     ) -> None:
         self._nice = max(nice, settings.build_nice)
-        self._processors = tuple(sorted(Core().union(*build_cores(settings.build_cores))))
+        self.processors = tuple(sorted(Core().union(*build_cores(settings.build_cores))))
         self.request, self.scratch, self.progress, self.settings = request, scratch, progress, settings
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
@@ -174,7 +170,7 @@ class Steps:
 
     def imported(self) -> ImportResult:
         """Imports the source. The child writes `module.json`."""
-        self._enter(Stage.IMPORT)
+        self.enter(Stage.IMPORT)
         source, shapes = self.request.source, shapes_of(self.request.options)
         counts, fixed = counts_values(self.request.options), fixed_of(self.request.options)
         question = {"shapes": shapes, **({"counts": True} if counts else {}), **({"fixed": fixed} if fixed else {})}
@@ -219,54 +215,9 @@ class Steps:
         )
         return self.run(BUILD, request, readable=[module])
 
-    def kernels(self, symbols: Sequence[str]) -> list[Path]:
-        """Returns the object file of each kernel, which comes from the cache or is compiled from the build child's
-        program.
-
-        Raises:
-            BuildFailed: a program is missing, or its object does not define the kernel of that name.
-        """
-        started_s = time.monotonic()
-        cache = ObjectCache(self.settings.objects_dir.absolute())
-        target = self.request.target
-        programs = [KernelProgram(name, self.output("build", program_file(name)), target) for name in symbols]
-        found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
-        missing = [program for program in programs if program.symbol not in found]
-        self.progress.log(f"kernels: {len(programs)}, {len(found)} of them found in the cache")
-        with in_background(len(self._processors)) as start:
-            made = [start(partial(self._kernel, cache, program)) for program in missing]
-            self._await_kernels(made)
-            found |= {program.symbol: object_.result() for program, object_ in zip(missing, made, strict=True)}
-        self.times_s["kernels"] = round(time.monotonic() - started_s, 4)
-        return [found[program.symbol] for program in programs]
-
-    def _await_kernels(self, objects: Sequence[Future[Path]]) -> None:
-        """Waits for all objects. Reports progress as a fraction of the stage, and occasionally in the log.
-
-        The first error is raised at once.
-        """
-        logged_s = time.monotonic()
-        while pending := [each for each in objects if not each.done()]:
-            done = len(objects) - len(pending)
-            self._enter(Stage.CODEGEN, 0.5 + 0.5 * done / len(objects))
-            if time.monotonic() - logged_s >= _LOG_EVERY_S:
-                self.progress.log(f"kernels: {done} of {len(objects)} compiled")
-                logged_s = time.monotonic()
-            wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            for each in objects:
-                if each.done():
-                    each.result()
-
-    def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
-        """Compiles one kernel in a child that can access only the kernel's program."""
-        request = KernelRequest(program.path, program.symbol, program.target.name)
-        within = f"kernel-{program.symbol}"
-        self.run(KERNEL, request, readable=[program.path], within=within, poll=poll)
-        return cache.keep(program, self.output(within, OBJECT_FILE))
-
     def link(self, kernels: list[Path]) -> Path:
         """Links the build child's object and the objects `kernels` into one library that contains nothing else."""
-        self._enter(Stage.LINK)
+        self.enter(Stage.LINK)
         objects = [self.output("build", PLAIN_FILE), *kernels]
         directory = self.scratch / "link"
         directory.mkdir()
@@ -301,7 +252,7 @@ class Steps:
         Raises:
             VerificationFailed: the outputs differ from the oracle's.
         """
-        self._enter(Stage.VERIFY)
+        self.enter(Stage.VERIFY)
         about = {
             "mode": config.numerics,
             "formulas": built.formulas,
@@ -412,7 +363,7 @@ class Steps:
                 f"the build used up its {limit_s:g} s of processor time", hint="raise OCTET_BUILD_TIME_LIMIT_S"
             )
         limits = working(left_s, self.settings.build_stall_limit_s, self.settings.build_memory_limit_bytes)
-        return replace(limits, nice=self._nice, processors=self._processors)
+        return replace(limits, nice=self._nice, processors=self.processors)
 
     def _count(self, cpu_s: float) -> None:
         with self._counting:
@@ -421,13 +372,14 @@ class Steps:
     def _runs_on_gpu(self, role: str) -> bool:
         return role in _RUNNING_ROLES and self.request.target.device == "cuda"
 
-    def _enter(self, stage: Stage, fraction: float = 0.0) -> None:
+    def enter(self, stage: Stage, fraction: float = 0.0) -> None:
+        """Reports that the build is in `stage`, and which fraction of it is done."""
         self._stage, self._fraction = stage, fraction
         self.progress.stage(stage, fraction)
 
     def _relay(self, message: Mapping[str, Any]) -> None:
         if "stage" in message:
-            self._enter(Stage(message["stage"]), float(message.get("fraction", 0.0)))
+            self.enter(Stage(message["stage"]), float(message.get("fraction", 0.0)))
         elif "log" in message:
             self.progress.log(str(message["log"]))
 

@@ -139,7 +139,7 @@ class ArtifactFiles(Message):
 
 @dataclass(frozen=True)
 class Shorter(Message):
-    """What an artifact has to compute for inputs that are shorter than those that it is built for.
+    """The expected outputs of an artifact for inputs that are shorter than those that it is built for.
 
     Attributes:
         length: their length.

@@ -160,7 +160,7 @@ def _reversed(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
     return emit(relax.op.flip(inputs[0], 1))
 
 
-def _joined(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
+def _join_twice(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
     return emit(relax.op.concat([inputs[0], inputs[0]], axis=1))
 
 
@@ -179,7 +179,7 @@ def _window(emit: Emit, inputs: list[relax.Var], length: int) -> relax.Var:
         pytest.param(_flattened, "is not as long as the input", id="flattened"),
         pytest.param(_behind, "operator 'reshape' works along the length", id="reshape"),
         pytest.param(_reversed, "operator 'flip' works along the length", id="flip"),
-        pytest.param(_joined, "is not as long as the input", id="concatenation"),
+        pytest.param(_join_twice, "is not as long as the input", id="concatenation"),
         pytest.param(_window, "operator 'qnn.real_conv2d' works along the length", id="convolution"),
     ],
 )
