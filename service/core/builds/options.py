@@ -23,7 +23,8 @@ OpenShapes = Mapping[str, Sequence[int | Sequence[int]]]
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_RANK = 8
 _SEPARATOR = re.compile(r"[,x](?![^\[]*\])", re.ASCII)  # matches a separator outside of brackets
-_SIZE = re.compile(r"\d{1,9}|\[\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*\]", re.ASCII)
+_SIZE = re.compile(r"(\.\.)?\d{1,9}|\[\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*\]", re.ASCII)
+_SHORTEST = 8  # the smallest bucket of a range; a shorter input costs hardly less
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
@@ -111,9 +112,10 @@ def _single(size: int | Sequence[int], text: str) -> int:
 
 
 def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
-    """Parses shapes such as `x=1,3,224,224;y=1x[16,32]`, and returns them by input name.
+    """Parses shapes such as `x=1,3,224,224;y=1x[16,32];z=1x..128`, and returns them by input name.
 
-    The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size.
+    The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size. Two dots
+    before a size stand for the buckets of `ladder`.
 
     Raises:
         InvalidInput: `text` is malformed.
@@ -123,7 +125,7 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
         name, _, written = part.rpartition("=")
         sizes = [size.strip() for size in _SEPARATOR.split(written)]
         if len(sizes) > _MOST_RANK or not all(map(_SIZE.fullmatch, sizes)):
-            raise InvalidInput(f"{part!r} is not a shape", hint="write it like x=1,3,224,224 or x=1x[16,32,64]")
+            raise InvalidInput(f"{part!r} is not a shape", hint="write it like x=1,3,224,224, x=1x[16,32] or x=1x..128")
         if name.strip() in shapes:
             raise InvalidInput(f"the input {name.strip()!r} has two shapes in {text!r}", hint="give one for each input")
         shapes[name.strip()] = [_size(size) for size in sizes]
@@ -131,7 +133,19 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
 
 
 def _size(text: str) -> int | list[int]:
+    if text.startswith(".."):
+        return ladder(int(text[2:]))
     return [int(each) for each in text[1:-1].split(",")] if text.startswith("[") else int(text)
+
+
+def ladder(longest: int) -> list[int]:
+    """Returns the buckets for all sizes up to `longest`: 8, 12, 16, 24, 32, 48 … and `longest` itself.
+
+    So an input is padded by less than half of its size, if it is not very short. There are at most `MAX_BUCKETS`, the
+    largest ones.
+    """
+    steps = [size << power for power in range(longest.bit_length()) for size in (_SHORTEST, _SHORTEST * 3 // 2)]
+    return [*(size for size in steps if size < longest), longest][-MAX_BUCKETS:]
 
 
 def parse_batches(text: str) -> tuple[int, ...]:

@@ -149,3 +149,14 @@ def test_one_build_of_a_model_counts_its_values() -> None:
     assert not counts_values(shapes)
     for variant in (with_batch(8), with_tuning({}, 60), {"counts": True}, {"buckets": [{"x": [1, 4]}], **shapes}):
         assert with_counts(variant) is None
+
+
+def test_two_dots_stand_for_buckets_that_are_at_most_half_as_large_again() -> None:
+    assert parse_open_shapes("ids=1x..128") == {"ids": [1, [8, 12, 16, 24, 32, 48, 64, 96, 128]]}
+    assert parse_open_shapes("..100")[""] == [[8, 12, 16, 24, 32, 48, 64, 96, 100]]
+    assert parse_open_shapes("..5")[""] == [[5]]
+    (largest,) = parse_open_shapes("..8192")[""]
+    assert isinstance(largest, list)
+    assert (len(largest), largest[0], largest[-1]) == (16, 48, 8192)
+    with pytest.raises(InvalidInput):
+        parse_open_shapes("1x..")
