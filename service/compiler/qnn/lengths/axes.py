@@ -6,7 +6,7 @@ module and the other length in the other has the length of the input; every othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import tvm
@@ -30,10 +30,13 @@ class LengthAxes:
     Attributes:
         length: the length that the module was imported for.
         axes: for each variable with such axes, the axes in order.
+        counts: for each variable that is computed from the length itself, the indices of the operands that are the
+            length, as in a mean of all positions.
     """
 
     length: int
     axes: Mapping[relax.Var, Axes]
+    counts: Mapping[relax.Var, Collection[int]]
 
     def of(self, expr: relax.Expr) -> Axes:
         """Returns the axes of a variable or constant. A constant's axes are found by its shape, so an axis that is
@@ -62,13 +65,15 @@ def length_axes(module: tvm.IRModule, shorter: tvm.IRModule) -> LengthAxes:
     ours, theirs = list(graph.bindings(long)), list(graph.bindings(short))
     if len(ours) != len(theirs):
         raise Unbound("another length gives other operators")
+    counts: dict[relax.Var, Collection[int]] = {}
     for (var, value), (other, other_value) in zip(ours, theirs, strict=True):
-        _compare(value, other_value, str(var.name))
+        if found := _compare(value, other_value, lengths, str(var.name)):
+            counts[var] = found
         pairs.append((var, other))
     for var, other in pairs:
-        if isinstance(var.ty, relax.TensorType) and (found := _axes(var, other, lengths)):
-            axes[var] = found
-    return LengthAxes(lengths[0], axes)
+        if isinstance(var.ty, relax.TensorType) and (own := _axes(var, other, lengths)):
+            axes[var] = own
+    return LengthAxes(lengths[0], axes, counts)
 
 
 def _lengths(long: relax.Function, short: relax.Function) -> tuple[int, int]:
@@ -93,18 +98,26 @@ def _axes(var: relax.Var, other: relax.Var, lengths: tuple[int, int]) -> Axes:
     return axes
 
 
-def _compare(value: relax.Expr, other: relax.Expr, name: str) -> None:
-    """Checks that two bindings have the same operator, and that constants begin with the constants of the shorter
-    module.
+def _compare(value: relax.Expr, other: relax.Expr, lengths: tuple[int, int], name: str) -> list[int]:
+    """Returns the indices of the constant operands that are the length.
+
+    Raises:
+        Unbound: two bindings have different operators, or another constant does not begin with the constant of the
+            shorter module.
     """
     if type(value) is not type(other) or graph.name_of(value) != graph.name_of(other):
         raise Unbound(f"tensor {name!r} has another operator at another length")
+    counts: list[int] = []
     if not isinstance(value, relax.Call):
-        return
-    for ours, theirs in zip(value.args, other.args, strict=True):
+        return counts
+    for index, (ours, theirs) in enumerate(zip(value.args, other.args, strict=True)):
         long, short = value_of(ours), value_of(theirs)
-        if long is not None and short is not None and not _begins(long, short):
+        if long is None or short is None or _begins(long, short):
+            continue
+        if long.size != 1 or short.size != 1 or (long.item(), short.item()) != lengths:
             raise Unbound(f"tensor {name!r} is computed from numbers that depend on the length")
+        counts.append(index)
+    return counts
 
 
 def _begins(long: Array, short: Array) -> bool:

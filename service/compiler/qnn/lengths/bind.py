@@ -72,7 +72,11 @@ class _Writer:
         if not isinstance(value, relax.Call):
             return graph.substitute(value, environment)
         name = str(var.name)
-        args = [graph.substitute(arg, environment) for arg in value.args]
+        counts = self._lengths.counts.get(var, ())
+        args = [
+            self._count(arg) if index in counts else graph.substitute(arg, environment)
+            for index, arg in enumerate(value.args)
+        ]
         if not any(self._lengths.axes.get(read) for read in graph.variables(value)):
             return graph.emit(self._builder, graph.with_args(value, args), name)
 
@@ -81,6 +85,11 @@ class _Writer:
 
         site = Site(value, args, self._lengths, self._lengths.of(var), self._fill, emit)
         return graph.emit(self._builder, rule_of(value)(site), name)
+
+    def _count(self, constant: relax.Expr) -> relax.Expr:
+        """Returns the length in the type and shape of `constant`, which has one element."""
+        count = graph.emit(self._builder, relax.op.astype(self._length, str(constant.ty.dtype)), "count")
+        return graph.emit(self._builder, relax.op.reshape(count, list(graph.shape_of(constant))), "count")
 
     def _fill(self, x: relax.Expr, axis: int, value: float) -> relax.Expr:
         """Replaces the elements of `x` beyond the length along `axis` by `value`."""
