@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import tflite
 
+from service.compiler.importers.flatbuffer.verifier import verify
 from service.compiler.importers.names import join_names, printable, shortened
 from service.compiler.importers.tflite.accessors import text
 from service.compiler.importers.tflite.file import schema
-from service.compiler.importers.tflite.file.flatbuffer import verify
 from service.core.errors import InvalidInput, Unsupported
 
 _OFFSET, _INT32 = struct.Struct("<I"), struct.Struct("<i")
@@ -36,7 +36,7 @@ def with_entry(data: bytes, key: str) -> bytes:
         InvalidInput: the file has no such signature.
         Unsupported: the signature's subgraph, or the first one, is also run by operators.
     """
-    verify(data)
+    verify(data, schema.MODEL)
     keys = keys_of(data)
     if key not in keys:
         has = f"it has: {join_names([shortened(printable(each)) for each in keys])}" if keys else "it has none"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.importers.tflite.file.schema import BYTE, Ref, Refs, Schema, Table, Text, Union, Vector
+from service.compiler.importers.flatbuffer.kinds import BYTE, Ref, Refs, Schema, Table, Text, Union, Vector
 
 NORMALIZATION_OPTIONS = 1  # a member of the union ProcessUnitOptions
 IMAGE_PROPERTIES = 2  # a member of the union ContentProperties

@@ -1,20 +1,12 @@
-"""Reads a FlatBuffer of TFLite metadata into plain values. No package that Octet uses has generated readers for its
-schema.
-"""
+"""Reads a FlatBuffer of TFLite metadata into plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from flatbuffers import number_types
-from flatbuffers.table import Table
-
-from service.compiler.importers.tflite.accessors import text
-from service.compiler.importers.tflite.file.flatbuffer import verify
-from service.compiler.importers.tflite.file.metadata_schema import METADATA, NORMALIZATION_OPTIONS, TABLES
-from service.compiler.importers.tflite.file.schema import Ref, Refs, Union
+from service.compiler.importers.flatbuffer.tables import Row, read_root
+from service.compiler.importers.tflite.file.metadata_schema import METADATA, NORMALIZATION_OPTIONS
 from service.core.errors import MalformedModel
 
 _MOST_BYTES = 1 << 18  # the usual size is hundreds of bytes, because labels are in separate files
@@ -73,9 +65,7 @@ def read_tables(data: bytes) -> SubgraphMetadata:
     """
     if len(data) > _MOST_BYTES:
         raise MalformedModel(f"the TFLite metadata has {len(data)} bytes; the limit is {_MOST_BYTES}")
-    verify(data, METADATA)
-    root = Table(data, int.from_bytes(data[:4], "little"))
-    subgraphs = _Reader("ModelMetadata", root).tables("subgraph_metadata")
+    subgraphs = read_root(data, METADATA).tables("subgraph_metadata")
     if not subgraphs:
         return SubgraphMetadata()
     inputs, outputs = (
@@ -84,65 +74,21 @@ def read_tables(data: bytes) -> SubgraphMetadata:
     return SubgraphMetadata(inputs, outputs)
 
 
-class _Reader:
-    """Reads the fields of one table by the schema's names."""
-
-    def __init__(self, name: str, table: Table) -> None:
-        self._name, self._table = name, table
-
-    def byte(self, field: str) -> int:
-        at = self._at(field)
-        return int(self._table.Get(number_types.Uint8Flags, self._table.Pos + at)) if at else 0
-
-    def text(self, field: str) -> str:
-        at = self._at(field)
-        return text(self._table.String(self._table.Pos + at)) if at else ""
-
-    def floats(self, field: str) -> tuple[float, ...]:
-        at = self._at(field)
-        values: Any = self._table.GetVectorAsNumpy(number_types.Float32Flags, at) if at else ()
-        return tuple(map(float, values))
-
-    def table(self, field: str) -> _Reader | None:
-        at = self._at(field)
-        return _Reader(self._child(field), self._behind(self._table.Pos + at)) if at else None
-
-    def tables(self, field: str) -> Sequence[_Reader]:
-        at = self._at(field)
-        if not at:
-            return ()
-        start, length = self._table.Vector(at), self._table.VectorLen(at)
-        return [_Reader(self._child(field), self._behind(start + 4 * index)) for index in range(length)]
-
-    def _at(self, field: str) -> int:
-        slot, _ = TABLES[self._name][field]
-        return int(self._table.Offset(4 + 2 * slot))
-
-    def _behind(self, position: int) -> Table:
-        return Table(self._table.Bytes, self._table.Indirect(position))
-
-    def _child(self, field: str) -> str:
-        _, kind = TABLES[self._name][field]
-        if isinstance(kind, Union):
-            return kind.tables[self.byte(kind.selector)]
-        assert isinstance(kind, Ref | Refs)
-        return kind.table
-
-
-def _tensor(reader: _Reader) -> TensorMetadata:
+def _tensor(reader: Row) -> TensorMetadata:
     content = reader.table("content")
     return TensorMetadata(
-        content.byte("content_properties_type") if content else 0,
+        content.unsigned("content_properties_type") if content else 0,
         tuple(_normalizations(reader)),
         tuple(
-            AssociatedFile(each.text("name"), each.byte("type"), each.text("locale"))
+            AssociatedFile(each.text("name"), each.unsigned("type"), each.text("locale"))
             for each in reader.tables("associated_files")
         ),
     )
 
 
-def _normalizations(reader: _Reader) -> Iterator[Normalization]:
+def _normalizations(reader: Row) -> Iterator[Normalization]:
     for unit in reader.tables("process_units"):
-        options = unit.table("options") if unit.byte("options_type") == NORMALIZATION_OPTIONS else None
+        options = unit.table("options") if unit.unsigned("options_type") == NORMALIZATION_OPTIONS else None
         if options is not None:
-            yield Normalization(options.floats("mean"), options.floats("std"))
+            mean, std = (tuple(map(float, options.numbers(name, "float32"))) for name in ("mean", "std"))
+            yield Normalization(mean, std)

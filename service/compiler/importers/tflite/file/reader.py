@@ -9,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 import tflite
 
+from service.compiler.importers.flatbuffer.kinds import Kind, Text, Vector
+from service.compiler.importers.flatbuffer.verifier import verify
 from service.compiler.importers.names import shortened
 from service.compiler.importers.tflite.accessors import int32_at, ints, text
 from service.compiler.importers.tflite.file import schema
-from service.compiler.importers.tflite.file.flatbuffer import verify
 from service.compiler.importers.tflite.file.graph import check_graph
 from service.compiler.importers.tflite.file.tensors import read_tensor
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph, Tensor, called_by
@@ -30,7 +31,7 @@ def read_model(data: bytes) -> Model:
         MalformedModel: the file is not well formed.
         Unsupported: the model computes nothing.
     """
-    verify(data)
+    verify(data, schema.MODEL)
     model = tflite.Model.GetRootAs(data, 0)
     if model.Version() != schema.VERSION:
         raise MalformedModel(f"the file has TFLite schema version {model.Version()}, not {schema.VERSION}")
@@ -139,12 +140,12 @@ def _options(operator: Any) -> dict[str, OptionValue] | None:
     return {field: _option(options, field, kind) for field, (_, kind) in schema.TABLES[name].items()}
 
 
-def _option(options: Any, field: str, kind: schema.Kind) -> OptionValue:
+def _option(options: Any, field: str, kind: Kind) -> OptionValue:
     name = schema.accessor(field)
-    if isinstance(kind, schema.Vector):
+    if isinstance(kind, Vector):
         return ints(options, name)
     value: Any = getattr(options, name)()
-    return text(value) if isinstance(kind, schema.Text) else cast(OptionValue, value)
+    return text(value) if isinstance(kind, Text) else cast(OptionValue, value)
 
 
 def _signatures(model: Any) -> Iterator[Signature]:

@@ -10,6 +10,7 @@ import pytest
 import tflite
 from ai_edge_litert import schema_py_generated as litert_schema
 
+from service.compiler.importers.flatbuffer import kinds
 from service.compiler.importers.tflite import activations, geometry
 from service.compiler.importers.tflite.file import schema
 
@@ -72,18 +73,18 @@ def test_generated_code_reads_the_same_kind(table: str, field: str) -> None:
     _, kind = schema.TABLES[table][field]
     scalars = [name for name in re.findall(r"Get\(flatbuffers\.number_types\.(\w+)Flags", source) if name in _WIDTHS]
     match kind:
-        case schema.Scalar(size_bytes):
+        case kinds.Scalar(size_bytes):
             assert [_WIDTHS[name] for name in scalars] == [size_bytes]
             assert "Vector(" not in source
-        case schema.Vector(item_bytes):
+        case kinds.Vector(item_bytes):
             assert [_WIDTHS[name] for name in scalars] == [item_bytes]
             assert "Vector(" in source
-        case schema.Text():
+        case kinds.Text():
             assert "_tab.String(" in source
-        case schema.Ref(name) | schema.Refs(name):
+        case kinds.Ref(name) | kinds.Refs(name):
             assert f"obj = {name}()" in source
-            assert ("Vector(" in source) == isinstance(kind, schema.Refs)
-        case schema.Union(_, _):
+            assert ("Vector(" in source) == isinstance(kind, kinds.Refs)
+        case kinds.Union(_, _):
             assert "_tab.Union(" in source
 
 
@@ -104,7 +105,7 @@ def test_no_table_contains_itself() -> None:
     def descend(table: str, above: tuple[str, ...]) -> None:
         assert table not in above
         for _, kind in schema.TABLES[table].values():
-            for child in kind.tables.values() if isinstance(kind, schema.Union) else (getattr(kind, "table", None),):
+            for child in kind.tables.values() if isinstance(kind, kinds.Union) else (getattr(kind, "table", None),):
                 if child:
                     descend(child, (*above, table))
 

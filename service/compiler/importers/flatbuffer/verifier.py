@@ -18,8 +18,7 @@ from __future__ import annotations
 import struct
 from typing import NoReturn
 
-from service.compiler.importers.tflite.file.schema import (
-    MODEL,
+from service.compiler.importers.flatbuffer.kinds import (
     Kind,
     Ref,
     Refs,
@@ -40,7 +39,7 @@ _MAX_TABLES = 250_000  # ten times as many as the largest known model has; readi
 _SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the minimum is for tiny files, in which writers share many parts
 
 
-def verify(data: bytes | memoryview, schema: Schema = MODEL) -> None:
+def verify(data: bytes | memoryview, schema: Schema) -> None:
     """Checks that everything that the tables of `schema` declare is inside of `data`.
 
     Takes time in proportion to the number of tables and vectors. There may be at most `_MAX_TABLES` of them.
