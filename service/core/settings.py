@@ -176,6 +176,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         description="the interpreter of a Python environment with OpenVINO, in which builds of OpenVINO models are "
         "compared with it; by default Octet's own environment",
     )
+    executorch_python: Path | None = Field(
+        None,
+        description="the interpreter of a Python environment with ExecuTorch, in which builds of ExecuTorch programs "
+        "are compared with it; by default Octet's own environment",
+    )
     torch_python: Path | None = Field(
         None,
         description="the interpreter of a Python environment with PyTorch, in which builds of PyTorch models are "

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
+from service.compiler.importers.detect import EXECUTORCH, MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
 from tests.support.onnx_builder import message, varint
 from tests.support.tflite_builder import serialize
 from tests.support.torchscript import archive
@@ -48,6 +48,11 @@ def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) ->
         return serialize(model)
     except Exception:  # LiteRT's code does not check its input; bytes are mutated instead
         return mutate(data)
+
+
+def mutated_bytes(data: bytes, _: random.Random, mutate: Mutate) -> bytes:
+    """Mutates bytes of the file."""
+    return mutate(data)
 
 
 def _change(members: list[tuple[Any, Any]], generator: random.Random) -> None:
@@ -255,6 +260,7 @@ MUTATORS: dict[str, Mutator] = {
     PT2: mutated_archive,
     MXNET: mutated_archive,
     OPENVINO: mutated_archive,
+    EXECUTORCH: mutated_bytes,
 }
 REDUCERS: dict[str, Reducer] = {
     TFLITE: reduced_bytes,
@@ -263,4 +269,5 @@ REDUCERS: dict[str, Reducer] = {
     PT2: reduced_archive,
     MXNET: reduced_archive,
     OPENVINO: reduced_archive,
+    EXECUTORCH: reduced_bytes,
 }

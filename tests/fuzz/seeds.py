@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
+from service.compiler.importers.detect import EXECUTORCH, MXNET, ONNX, OPENVINO, PT2, TFLITE, TORCHSCRIPT
 from tests.support import (
+    executorch_programs,
     exported,
     mxnet_models,
     openvino_models,
@@ -60,6 +61,10 @@ def _openvino() -> Iterator[bytes]:
     yield from (openvino_models.packed(name) for name in openvino_models.NAMES)
 
 
+def _executorch() -> Iterator[bytes]:
+    yield from (executorch_programs.program(name) for name in executorch_programs.NAMES)
+
+
 SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     TFLITE: _tflite,
     ONNX: _onnx,
@@ -67,4 +72,5 @@ SEEDS: Mapping[str, Callable[[], Iterator[bytes]]] = {
     PT2: _pt2,
     MXNET: _mxnet,
     OPENVINO: _openvino,
+    EXECUTORCH: _executorch,
 }

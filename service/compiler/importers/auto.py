@@ -9,7 +9,18 @@ from dataclasses import replace
 
 from service.compiler.importers import qnn_text
 from service.compiler.importers.builder.module import At, Shapes
-from service.compiler.importers.detect import MXNET, ONNX, OPENVINO, PT2, QNN, TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import (
+    EXECUTORCH,
+    MXNET,
+    ONNX,
+    OPENVINO,
+    PT2,
+    QNN,
+    TFLITE,
+    TORCHSCRIPT,
+    format_of,
+)
+from service.compiler.importers.executorch import importer as executorch
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet import importer as mxnet
 from service.compiler.importers.onnx import importer as onnx
@@ -60,6 +71,7 @@ IMPORTERS: dict[str, Importer] = {
     PT2: _with_all_inputs(exported.import_exported),
     MXNET: _with_all_inputs(mxnet.import_model),
     OPENVINO: openvino.import_model,
+    EXECUTORCH: _with_own_shapes(executorch.import_model),
     QNN: _with_own_shapes(qnn_text.import_model),
 }
 

@@ -19,8 +19,9 @@ TORCHSCRIPT = "torchscript"
 PT2 = "pt2"
 MXNET = "mxnet"
 OPENVINO = "openvino"
+EXECUTORCH = "executorch"
 QNN = "qnn"
-FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET, OPENVINO, QNN)
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET, OPENVINO, EXECUTORCH, QNN)
 ZIP = "zip"  # a format that is stored in a zip archive
 HEAD_BYTES = 64  # the number of bytes that `detect_format` needs
 
@@ -103,10 +104,7 @@ def detect_format(head: bytes) -> str:
         if head.startswith(heads):
             return name
     if head[_IDENTIFIER][:2] == _EXECUTORCH_IDENTIFIER and head[_IDENTIFIER][2:].isdigit():
-        raise UnsupportedFormat(
-            "the file is an ExecuTorch program (.pte), which is already lowered for one backend",
-            hint="save the program before it is lowered: torch.export.save(torch.export.export(model, inputs), file)",
-        )
+        return EXECUTORCH
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
     if b"<net " in head:

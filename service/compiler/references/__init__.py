@@ -14,6 +14,7 @@ from pathlib import Path
 
 from service.compiler.references.environment import Environment
 from service.core.builds.numerics import (
+    EXECUTORCH,
     FBGEMM,
     LITERT_REFERENCE,
     MXNET_ONEDNN,
@@ -148,6 +149,9 @@ REFERENCES: Mapping[str, Reference] = {
         "openvino",
         {OPENVINO: (Session({"INFERENCE_PRECISION_HINT": "f32"}),)},
         "openvino_python",
+    ),
+    "executorch": Reference(
+        "ExecuTorch", "executorch", "executorch", {EXECUTORCH: (Session({}),)}, "executorch_python"
     ),
 }
 

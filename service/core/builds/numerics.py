@@ -17,6 +17,7 @@ QNNPACK = "qnnpack"
 PT2E = "pt2e"
 MXNET_ONEDNN = "mxnet-onednn"
 OPENVINO = "openvino"
+EXECUTORCH = "executorch"
 _TORCH = (FBGEMM, ONEDNN, TORCH_X86, QNNPACK)
 # Format of the source -> the modes of its framework's runtimes; the first is the default.
 MODES_OF: dict[str, tuple[str, ...]] = {
@@ -26,8 +27,9 @@ MODES_OF: dict[str, tuple[str, ...]] = {
     "pt2": (PT2E,),
     "mxnet": (MXNET_ONEDNN,),
     "openvino": (OPENVINO,),
+    "executorch": (EXECUTORCH,),
     # a graph belongs to no framework
-    "qnn": (LITERT_REFERENCE, XNNPACK, ONNXRUNTIME, *_TORCH, PT2E, MXNET_ONEDNN, OPENVINO),
+    "qnn": (LITERT_REFERENCE, XNNPACK, ONNXRUNTIME, *_TORCH, PT2E, MXNET_ONEDNN, OPENVINO, EXECUTORCH),
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))
 DEFAULT_MODE: dict[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}

@@ -70,6 +70,15 @@ class Row:
         start, length = self._raw.Vector(at), self._raw.VectorLen(at)
         return np.frombuffer(self._raw.Bytes, element, length, start)
 
+    def data(self, field: str) -> memoryview:
+        """Returns a vector of bytes, a view of the file."""
+        assert self._kind(field) == Vector(1), f"{self.name}.{field} does not consist of bytes"
+        at = self._at(field)
+        if not at:
+            return memoryview(b"")
+        start = self._raw.Vector(at)
+        return memoryview(self._raw.Bytes)[start : start + self._raw.VectorLen(at)]
+
     def table(self, field: str) -> Row | None:
         """Returns a table, or None if the file omits it or the schema does not contain this member of a union."""
         at, name = self._at(field), self._child(field)

@@ -35,7 +35,7 @@ class Graph:
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """See `interpreter.Operators`."""
-        rule, label = _rule(name, [*arguments, *named.values()]), f"{name} #{self._count}"
+        rule, label = rule_of(name, [*arguments, *named.values()]), f"{name} #{self._count}"
         self._count += 1
         self._at(label, output)
         if rule is None:
@@ -83,7 +83,7 @@ class Graph:
         raise unsupported_operators(each, self._count, what.split(" ")[0], output, self._hint)
 
 
-def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
+def rule_of(name: str, arguments: Sequence[Any]) -> Rule | None:
     """Returns the rule for `name`; it may depend on whether the operands are quantized."""
     listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
     if name in FOLDED_RULES and not any(isinstance(each, Value | Unknown) for each in listed):

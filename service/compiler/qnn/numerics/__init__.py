@@ -12,6 +12,7 @@ of one framework each.
 from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import Mode
+from service.compiler.qnn.numerics.modes.executorch import PORTABLE
 from service.compiler.qnn.numerics.modes.litert import DELEGATE, REFERENCE
 from service.compiler.qnn.numerics.modes.mxnet import ONEDNN
 from service.compiler.qnn.numerics.modes.onnxruntime import CPU
@@ -34,6 +35,7 @@ _MODES = {
         EXPORTED,
         ONEDNN,
         CPU_PLUGIN,
+        PORTABLE,
     )
 }
 

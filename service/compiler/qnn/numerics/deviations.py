@@ -16,7 +16,17 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.expressions.halves import HALVES
 from service.compiler.qnn.numerics.mode import Mode
 from service.compiler.qnn.numerics.torch.saturation import saturating_layers
-from service.core.builds.numerics import FBGEMM, MODES, ONEDNN, ONNXRUNTIME, OPENVINO, PT2E, QNNPACK, TORCH_X86
+from service.core.builds.numerics import (
+    EXECUTORCH,
+    FBGEMM,
+    MODES,
+    ONEDNN,
+    ONNXRUNTIME,
+    OPENVINO,
+    PT2E,
+    QNNPACK,
+    TORCH_X86,
+)
 from service.core.verification.agreement import Deviation
 
 
@@ -192,6 +202,7 @@ DEVIATIONS: Mapping[str, tuple[Documented, ...]] = {
     PT2E: (*_REAL_SUMS, *_ROUNDED_REALS),
     ONNXRUNTIME: (_WEIGHT_ONLY, _ROUNDED_HALVES, *_ROUNDED_REALS),
     OPENVINO: (_MOVED_SCALES,),
+    EXECUTORCH: (*_REAL_SUMS, *_ROUNDED_REALS),
 }
 
 

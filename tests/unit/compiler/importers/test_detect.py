@@ -63,7 +63,6 @@ def test_the_message_for_an_empty_file_calls_it_empty() -> None:
 @pytest.mark.parametrize(
     ("head", "what"),
     [
-        (b"\x1c\0\0\0ET12" + bytes(8), "an ExecuTorch program"),
         (b"\x89HDF\r\n\x1a\n", "HDF5"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"\x80\x02}q\x00", "pickle"),

@@ -88,6 +88,19 @@ def _not(node: Node, input: Any) -> Value:
     return node.value(relax.op.logical_not(_truth(node, x)), None)
 
 
+def _reduced_truth(make: Callable[..., relax.Call]) -> Callable[..., Value]:
+    """Returns the rule of `all` or `any`, which `make` computes on 0 and 1."""
+
+    def convert(node: Node, input: Any, dim: Any = None, keepdim: Any = False) -> Value:
+        x = plain(node, input)
+        axes = node.reduced_axes(None if dim in (None, [], ()) else dim, len(x.shape))
+        numbers = node.emit(relax.op.astype(_truth(node, x), "int8"), "numbers")
+        found = node.emit(make(numbers, axis=axes, keepdims=node.flag(keepdim)), "found")
+        return node.value(relax.op.greater(found, relax.const(np.array(0, np.int8), "int8")), None)
+
+    return convert
+
+
 def _bitwise_not(node: Node, input: Any) -> Value:
     x = plain(node, input)
     node.require_supported(x.dtype == "bool", f"on {x.dtype}; only bool can be compiled")
@@ -234,6 +247,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten::argmax": _place(relax.op.argmax),
     "aten::argmin": _place(relax.op.argmin),
     "aten::argsort": _argsort,
+    "aten::all": _reduced_truth(relax.op.min),
+    "aten::any": _reduced_truth(relax.op.max),
     "aten::bitwise_and": _logical(relax.op.logical_and),
     "aten::bitwise_not": _bitwise_not,
     "aten::bitwise_or": _logical(relax.op.logical_or),

@@ -32,7 +32,8 @@ def _gelu(node: Node, input: Any, *, approximate: Any = "none") -> Value:
     return node.value(real.gelu(Real(node.emit, operand(node, input)), approximate=approximate == "tanh"), None)
 
 
-def _elu(node: Node, input: Any, alpha: Any = 1) -> Value:
+def _elu(node: Node, input: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
+    node.require_supported(node.real(scale) == node.real(input_scale) == 1, "has scales other than 1")
     of = real.in_float64(lambda wide: real.elu(wide, node.real(alpha)))
     return node.value(of(Real(node.emit, operand(node, input))), None)
 
