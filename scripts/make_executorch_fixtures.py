@@ -141,7 +141,8 @@ def lowered(model: Any, inputs: Inputs) -> bytes:
 def answers(data: bytes, inputs: Inputs) -> dict[str, Any]:
     """Returns inputs, and ExecuTorch's outputs for them."""
     program = Runtime.get().load_program(data)
-    method, arrays = program.load_method("forward"), {}
+    method = program.load_method("forward")
+    arrays: dict[str, Any] = {}
     for index in range(SAMPLES):
         sample = inputs if inputs[0].dtype == torch.int64 else tuple(torch.randn_like(each) for each in inputs)
         arrays |= {f"x{index}_{at:02}": each.numpy() for at, each in enumerate(sample)}

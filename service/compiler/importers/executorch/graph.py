@@ -16,7 +16,7 @@ class Scales:
     Attributes:
         scales: one; one for each index of `axis`; or `[O, K / block]` for weights in blocks, row by row.
         zero_point: 0 for weights with several scales.
-        block: the number of weights in a block; 0 if there are no blocks.
+        block: the number of weights in a block; 0 for weights without blocks.
     """
 
     scales: tuple[float, ...]

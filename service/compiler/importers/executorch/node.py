@@ -226,7 +226,7 @@ class Node(base.Node):
             return tuple(x.shape)
         return shape_of(x.expr if isinstance(x, Stored | Dynamic) else x)
 
-    def moved(self, x: Value, make: Any) -> Value:
+    def move_elements(self, x: Value, make: Any) -> Value:
         """Returns `make(x)`, a call that only moves elements. Stored values stay stored."""
         if isinstance(x, Stored):
             return Stored(self.emit(make(x.expr)), x.type)

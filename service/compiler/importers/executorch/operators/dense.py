@@ -34,11 +34,13 @@ def _fully_connected(node: Node) -> Value:
     count = math.prod(shape[:-1])
     if isinstance(x, Stored | Dynamic):
         node.require_supported(not turned, "has transposed weights of integers")
-        rows: Value = node.moved(x, lambda x: relax.op.reshape(x, (count, depth))) if len(shape) != 2 else x
+        rows: Value = node.move_elements(x, lambda x: relax.op.reshape(x, (count, depth))) if len(shape) != 2 else x
         made: Value = (
             _stored_product(node, rows, units) if isinstance(x, Stored) else _dynamic_product(node, rows, units)
         )
-        return node.moved(made, lambda x: relax.op.reshape(x, (*shape[:-1], units))) if len(shape) != 2 else made
+        return (
+            node.move_elements(made, lambda x: relax.op.reshape(x, (*shape[:-1], units))) if len(shape) != 2 else made
+        )
     if filter_.data is None or filter_.data.dtype != np.float32:
         node.unsupported("has weights that are not a constant of float32")
     weights = filter_.data if turned else np.ascontiguousarray(filter_.data.T)

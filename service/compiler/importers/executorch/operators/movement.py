@@ -33,7 +33,7 @@ def _reshaped(node: Node, shape: tuple[int, ...]) -> Value:
     x = node.value("input_id")
     own = node.extents(x)
     node.require(math.prod(own) == math.prod(shape), f"cannot reshape {list(own)} to {list(shape)}")
-    return x if own == shape else node.moved(x, lambda x: relax.op.reshape(x, shape))
+    return x if own == shape else node.move_elements(x, lambda x: relax.op.reshape(x, shape))
 
 
 def _transpose(node: Node) -> Value:
@@ -41,7 +41,7 @@ def _transpose(node: Node) -> Value:
     x, order = node.value("input_id"), node.numbers("perm")
     rank = len(node.extents(x))
     node.require(sorted(order) == list(range(rank)), f"permutes {rank} axes by {order[:8]}")
-    return node.moved(x, lambda x: relax.op.permute_dims(x, order)) if rank else x
+    return node.move_elements(x, lambda x: relax.op.permute_dims(x, order)) if rank else x
 
 
 def _slice(node: Node) -> Value:
@@ -54,7 +54,7 @@ def _slice(node: Node) -> Value:
     ends = [start + size for start, size in zip(starts, sizes, strict=True)]
     inside = all(start < end <= extent for start, end, extent in zip(starts, ends, shape, strict=True))
     node.require(inside, f"slices shape {list(shape)} from {starts} to {ends}")
-    return node.moved(x, lambda x: relax.op.strided_slice(x, list(range(len(shape))), starts, ends))
+    return node.move_elements(x, lambda x: relax.op.strided_slice(x, list(range(len(shape))), starts, ends))
 
 
 def _pad(node: Node) -> Value:
@@ -68,8 +68,8 @@ def _pad(node: Node) -> Value:
     if isinstance(x, Stored):
         steps = np.float32(fill) / np.float32(x.type.scale) + np.float32(x.type.zero_point)
         stored = int(np.rint(np.clip(steps, x.type.min, x.type.max)))
-        return node.moved(x, lambda x: relax.op.nn.pad(x, widths, pad_value=stored))
-    return node.moved(x, lambda x: relax.op.nn.pad(x, widths, pad_value=fill))
+        return node.move_elements(x, lambda x: relax.op.nn.pad(x, widths, pad_value=stored))
+    return node.move_elements(x, lambda x: relax.op.nn.pad(x, widths, pad_value=fill))
 
 
 def _concatenate(count: int) -> Callable[[Node], Value]:
