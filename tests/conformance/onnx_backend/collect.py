@@ -21,7 +21,9 @@ STORED = ("pytorch-converted", "pytorch-operator", "simple")  # the suite's fold
 _WEIGHTS = ("ConvTranspose", "GRU", "LSTM", "RNN")  # operators whose further inputs are weights
 _SCALED = ("Resize", "Upsample")  # operators whose further inputs are real parameters
 # Operators whose first input is a parameter, too.
-_OF_PARAMETERS = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range")
+_OF_PARAMETERS = (
+    *("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "Loop", "MelWeightMatrix", "Range"),
+)
 _RECURRENT_PARAMETERS = 4  # X, W, R, B; the later inputs are states
 _FIRST_LIMIT = 2  # the first of NonMaxSuppression's limits; its inputs before are boxes and scores
 _UNUSED = "octet_unused"  # an input of models that have no other

@@ -148,10 +148,31 @@ def quantize(of: Draw) -> Drawn:
     if dtype == "int32":
         point = None if of.often() else Constant(np.zeros_like(scale.data, np.int32))
     domain = MICROSOFT if is_microsoft else ""
+    if form != "blocks" and of.often(0.3):  # computed at run time
+        computed_point = None if point is None else point.data
+        pairs: list[tuple[Operand, Operand]] = [(scale.data, point), (scale.data, computed_point)]
+        given = of.one([*pairs, (scale, computed_point)])
+        return _with_parameters(of, domain, dtype, shape, given, attributes, is_quantizing=is_quantizing)
     if is_quantizing:
         x = of.real(*shape) * np.float32(of.one([1, 100]))
         return Drawn(f"{domain}QuantizeLinear", strip([x, scale, point]), [dtype], attributes)
     return Drawn(f"{domain}DequantizeLinear", strip([of.stored(dtype, *shape), scale, point]), ["float32"], attributes)
+
+
+def _with_parameters(
+    of: Draw,
+    domain: str,
+    dtype: str,
+    shape: list[int],
+    parameters: tuple[Operand, Operand],
+    attributes: dict[str, Any],
+    *,
+    is_quantizing: bool,
+) -> Drawn:
+    if is_quantizing:
+        operands = strip([of.real(*shape) * np.float32(of.one([1, 100])), *parameters])
+        return Drawn(f"{domain}QuantizeLinear", operands, [dtype], attributes)
+    return Drawn(f"{domain}DequantizeLinear", strip([of.stored(dtype, *shape), *parameters]), ["float32"], attributes)
 
 
 def dynamic_quantize(of: Draw) -> Drawn:

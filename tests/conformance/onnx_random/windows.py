@@ -94,4 +94,24 @@ def conv(of: Draw) -> Drawn:
     return Drawn("ConvTranspose", operands, ["float32"], attributes, tolerance=4e-6)
 
 
-WINDOWS = {"Conv": conv, "GlobalLpPool": global_lp_pool, "Pool": pool}
+def deform_conv(of: Draw) -> Drawn:
+    groups, parts = of.one([1, 1, 2]), of.one([1, 1, 2])
+    per_group, kernel, sizes = 2 * of.size(1, 2), of.sizes(2, 1, 3), of.sizes(2, 3, 7)
+    channels, filters, batch = groups * per_group, groups * of.size(1, 3), of.size(1, 2)
+    strides, steps, pads = of.sizes(2, 1, 2), of.sizes(2, 1, 2), of.sizes(4, 0, 2)
+    reach = [(window - 1) * step + 1 for window, step in zip(kernel, steps, strict=True)]
+    sizes = [max(size, window) for size, window in zip(sizes, reach, strict=True)]
+    counts = [
+        (size + pads[axis] + pads[axis + 2] - reach[axis]) // strides[axis] + 1 for axis, size in enumerate(sizes)
+    ]
+    taps = kernel[0] * kernel[1]
+    mask = of.rng.random((batch, parts * taps, *counts)).astype(np.float32) if of.often() else None
+    operands = [
+        *(of.real(batch, channels, *sizes), of.operand(of.real(filters, per_group, *kernel), 0.8)),
+        *(of.real(batch, 2 * parts * taps, *counts), of.operand(of.real(filters)) if of.often() else None, mask),
+    ]
+    attributes = {"group": groups, "offset_group": parts, "strides": strides, "dilations": steps, "pads": pads}
+    return Drawn("DeformConv", strip(operands), ["float32"], attributes, tolerance=4e-6, opset=19)
+
+
+WINDOWS = {"Conv": conv, "DeformConv": deform_conv, "GlobalLpPool": global_lp_pool, "Pool": pool}

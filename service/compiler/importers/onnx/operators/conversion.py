@@ -7,6 +7,7 @@ from tvm import relax
 
 from service.compiler.importers.onnx.file.schema import DTYPES
 from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.operators.stored import computed
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 
@@ -18,6 +19,8 @@ def quantize_linear(node: Node) -> relax.Var:
     zero point, or `output_dtype`.
     """
     node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
+    if _is_computed(node):
+        return computed.quantize(node)
     named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")
     storage, (axis, rest) = node.storage(2) if node.has(2) else named, _rest(node)
     if not rest:
@@ -31,6 +34,8 @@ def quantize_linear(node: Node) -> relax.Var:
 
 def dequantize_linear(node: Node) -> relax.Var:
     """Inputs: x, x_scale, x_zero_point. Converts stored values to float32."""
+    if _is_computed(node):
+        return computed.dequantize(node)
     storage = node.storage(0)
     node.require(not node.has(2) or node.storage(2) == storage, f"has a zero point that is not {storage}")
     axis, rest = _rest(node)
@@ -41,6 +46,11 @@ def dequantize_linear(node: Node) -> relax.Var:
     quantized = _type(node, storage)
     node.state.types.setdefault(node.name(0), quantized)
     return node.emit(ops.dequantize(node.expr(0), quantized))
+
+
+def _is_computed(node: Node) -> bool:
+    """Returns true if the scale or the zero point is computed at run time."""
+    return any(node.has(index) and node.constant_data(index) is None for index in (1, 2))
 
 
 def _rest(node: Node) -> tuple[int, int]:

@@ -42,7 +42,9 @@ from service.compiler.qnn.graph import shape_of
 from service.core.errors import MalformedModel, OctetError, Unsupported
 from service.core.models.arrays import Array
 
-_SELECT = "octet.SelectBranch"  # stands after the operators of both branches of an `If`, until these are converted
+# Operators that do not change the largest element of their first input.
+_KEEP_BOUNDS = frozenset({"Cast", "Flatten", "Identity", "ReduceMax", "ReduceMin", "Reshape", "Squeeze", "Unsqueeze"})
+_MAX_OF_CLIP = 2
 
 
 def resolved(model: Model, params: Sequence[relax.Var]) -> Model:
@@ -83,6 +85,7 @@ class _Resolving:
         self.state = state
         self.failures: dict[str, OctetError] = {}
         self._budget = Budget()
+        self._producers: dict[str, Operator] = {}
 
     def run(self) -> list[Operator]:
         """Returns the operators of the model without subgraphs. The constants of subgraphs are added to its
@@ -94,6 +97,7 @@ class _Resolving:
             operator = waiting.popleft()
             if not _is_replaced(operator):
                 passed.append(operator)
+                self._producers |= dict.fromkeys(filter(None, operator.outputs), operator)
                 convert_if_possible(self.state, operator, self.failures)
                 continue
             inside, constants = self._replacement(operator)
@@ -119,9 +123,10 @@ class _Resolving:
                 return self._branch(operator)
             case loops.NEXT:
                 return loops.continued(operator.attributes["state"], self._elements, self._budget)
-            case _ if operator.op_type == _SELECT:
+            case _ if operator.op_type == loops.SELECT:
                 return self._selected(operator), {}
-        return loops.continued(loops.begin(operator, self._elements, self._shape), self._elements, self._budget)
+        begun = loops.begin(operator, self._elements, self._shape, self._bound)
+        return loops.continued(begun, self._elements, self._budget)
 
     def _branch(self, operator: Operator) -> tuple[list[Operator], Mapping[str, Tensor]]:
         condition = self._elements(operator, operator.inputs[0] if operator.inputs else "")
@@ -138,7 +143,7 @@ class _Resolving:
             return [*inside, *aliases(operator, copies[0].outputs)], constants
         self._budget.take(operator, len(inside))
         inputs = (operator.inputs[0], *copies[0].outputs, *copies[1].outputs)
-        return [*inside, replace(operator, op_type=_SELECT, inputs=inputs, attributes={})], constants
+        return [*inside, replace(operator, op_type=loops.SELECT, inputs=inputs, attributes={})], constants
 
     def _selected(self, operator: Operator) -> list[Operator]:
         """Returns operators that select the results of one of two branches."""
@@ -164,6 +169,23 @@ class _Resolving:
             operators.append(Operator(operator.index, "Where", (condition, then, otherwise), (output,), {}, written=IF))
         return operators
 
+    def _bound(self, operator: Operator, name: str) -> int | None:
+        """Returns a constant that a whole number does not exceed, found in the operators that compute the number."""
+        value = self._elements(operator, name)
+        if value is not None:
+            return int(value.max()) if value.size == 1 and value.dtype.kind in "iu" else None
+        producer = self._producers.get(name)
+        if producer is None:
+            return None
+        if producer.op_type in _KEEP_BOUNDS:
+            return self._bound(operator, producer.inputs[0])
+        limits: list[int | None] = []
+        if producer.op_type == "Min":
+            limits = [self._bound(operator, each) for each in producer.inputs]
+        elif producer.op_type == "Clip" and len(producer.inputs) > _MAX_OF_CLIP and producer.inputs[_MAX_OF_CLIP]:
+            limits = [self._bound(operator, producer.inputs[_MAX_OF_CLIP])]
+        return min((max(0, limit) for limit in limits if limit is not None), default=None)
+
     def _value(self, operator: Operator, name: str) -> Value:
         if name in self.failures:
             raise self.failures[name]
@@ -183,7 +205,7 @@ class _Resolving:
 
 
 def _is_replaced(operator: Operator) -> bool:
-    return operator.op_type in (*WITH_SUBGRAPHS, loops.NEXT, _SELECT)
+    return operator.op_type in (*WITH_SUBGRAPHS, loops.NEXT, loops.SELECT)
 
 
 def _truth(operator: Operator, condition: Array) -> bool:

@@ -1,7 +1,8 @@
 """Unrolls the `Loop`s and `Scan`s of a model: a copy of the body for each iteration.
 
-The number of iterations must be known while importing. A `Loop` has a largest number of iterations and a condition;
-both may be computed from shapes. A `Scan` has one iteration for each index of an axis.
+A `Loop` has a largest number of iterations and a condition; both may be computed from shapes. If one of them is
+computed at run time, all iterations up to a constant bound are computed, and the results of those that the loop would
+not run are not selected. A `Scan` has one iteration for each index of an axis.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from service.core.errors import MalformedModel, Unsupported
 from service.core.models.arrays import Array
 
 NEXT = "octet.NextIteration"  # stands after the operators of an iteration, until these are converted
+# Selects one of two groups of results. Stands after the operators that compute them, until these are converted.
+SELECT = "octet.SelectBranch"
 _LOOP_INPUTS = 2  # the inputs of a Loop's body before the carried values: the iteration and the condition
 _MOST_OPERATORS = 20_000  # limit for a model, with all iterations counted
 _UNBOUNDED = np.iinfo(np.int64).max
 
 Known = Callable[[Operator, str], Array | None]  # the elements of a tensor, or None if it is computed at run time
+Bound = Callable[[Operator, str], int | None]  # a constant bound of a number that is computed at run time, or None
 ShapeOf = Callable[[Operator, str], tuple[int, ...]]
 
 
@@ -35,7 +39,11 @@ class Budget:
 
     def take(self, operator: Operator, count: int) -> None:
         self.left -= max(1, count)
-        if self.left < 0:
+        self.check(operator, 0)
+
+    def check(self, operator: Operator, count: int) -> None:
+        """Raises an error unless `count` operators may be added."""
+        if self.left < count:
             raise Unsupported(
                 f"{operator.label} has more than {_MOST_OPERATORS} operators in all of its iterations",
                 op=operator.label,
@@ -52,6 +60,8 @@ class Unrolling:
         count: the largest number of iterations.
         carried: the names of the values that the next iteration gets.
         condition: the name of the condition; "" if it is always true.
+        trips: the name of the number of iterations, if it is computed at run time.
+        active: the name of a tensor that is true if the last iteration was run; "" if it certainly was.
         scanned: the outputs of all iterations that become one output, for each such output.
     """
 
@@ -62,23 +72,25 @@ class Unrolling:
     condition: str
     scanned: list[list[str]] = field(default_factory=list)
     iteration: int = 0
+    trips: str = ""
+    active: str = ""
 
     @property
     def prefix(self) -> str:
         return f"{next(filter(None, self.operator.outputs))}/"
 
 
-def begin(operator: Operator, known: Known, shape_of: ShapeOf) -> Unrolling:
+def begin(operator: Operator, known: Known, shape_of: ShapeOf, bound: Bound) -> Unrolling:
     """Returns the state before the first iteration.
 
     Raises:
         MalformedModel: the operator and its body do not fit together.
         Unsupported: the number of iterations is computed at run time.
     """
-    return _loop(operator, known) if operator.op_type == LOOP else _scan(operator, shape_of)
+    return _loop(operator, known, bound) if operator.op_type == LOOP else _scan(operator, shape_of)
 
 
-def _loop(operator: Operator, known: Known) -> Unrolling:
+def _loop(operator: Operator, known: Known, bound: Bound) -> Unrolling:
     inputs = own_inputs(operator)
     count, condition, *carried = [*inputs, "", ""][: max(_LOOP_INPUTS, len(inputs))]
     body = operator.attributes.get(BODY)
@@ -88,8 +100,12 @@ def _loop(operator: Operator, known: Known) -> Unrolling:
     fits = len(body.inputs) == _LOOP_INPUTS + len(carried) and len(operator.outputs) == len(carried) + scans
     if scans < 0 or not fits or not all(carried):
         raise MalformedModel(f"{operator.label} and its body have different numbers of inputs", op=operator.label)
+    scanned = [[] for _ in range(scans)]  # type: list[list[str]]
+    limit = bound(operator, count) if count and known(operator, count) is None else None
+    if limit is not None:
+        return Unrolling(operator, body, limit, list(carried), condition, scanned, trips=count)
     most = _whole(operator, known, count) if count else _UNBOUNDED
-    return Unrolling(operator, body, most, list(carried), condition, [[] for _ in range(scans)])
+    return Unrolling(operator, body, most, list(carried), condition, scanned)
 
 
 def _whole(operator: Operator, known: Known, name: str) -> int:
@@ -99,7 +115,7 @@ def _whole(operator: Operator, known: Known, name: str) -> int:
             f"{operator.label} repeats as often as {shortened(name)} says, which is computed at run time",
             op=operator.label,
             tensor=shortened(name),
-            hint="export the model with a fixed number of iterations",
+            hint="export the model with a fixed number of iterations, or limit the number by a constant (Min)",
         )
     if value.size != 1:
         raise MalformedModel(f"{operator.label} has a number of iterations of {value.size} elements", op=operator.label)
@@ -139,18 +155,28 @@ def continued(state: Unrolling, known: Known, budget: Budget) -> tuple[list[Oper
     Raises:
         Unsupported: the condition is computed at run time, or there are too many iterations.
     """
-    if state.iteration >= state.count or not _holds(state, known):
+    if state.iteration >= state.count:
+        return _end(state)
+    holds = _holds(state, known)
+    if holds is False:
         return _end(state)
     budget.take(state.operator, len(state.body.operators))
+    if holds is None or state.trips or state.active:
+        rest = state.count - state.iteration - 1
+        budget.check(state.operator, rest * max(1, len(state.body.operators)))  # all iterations are computed
+        return _selected_iteration(state, is_computed=holds is None)
     if state.operator.op_type == LOOP:
         return _loop_iteration(state)
     return _scan_iteration(state)
 
 
-def _holds(state: Unrolling, known: Known) -> bool:
+def _holds(state: Unrolling, known: Known) -> bool | None:
+    """Returns the condition of the next iteration, or None if it is computed at run time."""
     if not state.condition:
         return True
     value = known(state.operator, state.condition)
+    if value is None and state.count < _UNBOUNDED:
+        return None
     if value is None:
         raise Unsupported(
             f"{state.operator.label} repeats while {shortened(state.condition)} is true, which is computed at run time",
@@ -176,6 +202,42 @@ def _loop_iteration(state: Unrolling) -> tuple[list[Operator], Mapping[str, Tens
     )
     state.condition, *rest = copy.outputs
     return _next(state, copy.operators, rest), {**copy.constants, **added}
+
+
+def _selected_iteration(state: Unrolling, *, is_computed: bool) -> tuple[list[Operator], Mapping[str, Tensor]]:
+    """Returns an iteration whose results are selected only if the loop runs it.
+
+    Args:
+        is_computed: true if the condition of this iteration is computed at run time.
+    """
+    operator, prefix = state.operator, f"{state.prefix}{state.iteration}/"
+    if any(state.operator.outputs[len(state.carried) :]):
+        raise Unsupported(
+            f"{operator.label} collects the results of a number of iterations that is computed at run time",
+            op=operator.label,
+            hint="export the model with a fixed number of iterations",
+        )
+    limits, parts, condition = list[Operator](), [state.active], state.condition
+    if is_computed:
+        parts.append(condition)
+    number = f"{prefix}iteration"
+    if state.trips:
+        limits.append(Operator(operator.index, "Less", (number, state.trips), (f"{prefix}within",), {}))
+        parts.append(f"{prefix}within")
+    active, *rest = [part for part in parts if part]
+    for index, part in enumerate(rest):
+        both = f"{prefix}active{index}"
+        limits.append(Operator(operator.index, "And", (active, part), (both,), {}))
+        active = both
+    earlier = tuple(state.carried)
+    operators, constants = _loop_iteration(state)
+    *inside, following = operators
+    selected = tuple(f"{prefix}carried{index}" for index in range(len(earlier)))
+    if selected:
+        inputs = (active, *state.carried, *earlier)
+        inside.append(Operator(operator.index, SELECT, inputs, selected, {}, written=LOOP))
+    state.active, state.carried = active, list(selected)
+    return [*limits, *inside, following], constants
 
 
 def _scan_iteration(state: Unrolling) -> tuple[list[Operator], Mapping[str, Tensor]]:

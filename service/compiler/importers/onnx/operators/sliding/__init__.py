@@ -4,6 +4,6 @@ maxima with their indices, norms, and the operators that undo them.
 
 from __future__ import annotations
 
-from service.compiler.importers.onnx.operators.sliding import norms, unpooling
+from service.compiler.importers.onnx.operators.sliding import deformed, norms, unpooling
 
-SLIDING = {**norms.NORMS, **unpooling.UNPOOLING}
+SLIDING = {**deformed.DEFORMED, **norms.NORMS, **unpooling.UNPOOLING}

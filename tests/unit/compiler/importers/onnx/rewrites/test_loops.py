@@ -145,3 +145,62 @@ def test_too_many_iterations_are_refused() -> None:
     b.output("last", "float32")
     with pytest.raises(Unsupported, match="Loop #1 has more than 20000 operators in all of its iterations"):
         import_model(b.build())
+
+
+def halving(*, has_rows: bool = False) -> OnnxBuilder:
+    """Returns the body: v / 2 and total + v, until the largest element is at most 1."""
+    b = OnnxBuilder()
+    b.input("i", "int64", [])
+    b.input("go", "bool", [])
+    b.input("v", "float32", [3])
+    b.input("total", "float32", [3])
+    b.node("Mul", ["v", b.constant(np.float32(0.5))], ["half"])
+    b.node("Add", ["total", "v"], ["sum"])
+    largest = b.node("ReduceMax", ["half"], keepdims=0)
+    b.node("Greater", [largest, b.constant(np.float32(1))], ["again"])
+    for name in ("again", "half", "sum", *(["half"] if has_rows else [])):
+        b.output(name, "bool" if name == "again" else "float32")
+    return b
+
+
+def computed_loop(count: int | None, *, limited: bool = True, has_rows: bool = False) -> OnnxBuilder:
+    """Returns a loop with a condition that is computed at run time, and a constant largest number of iterations; or
+    with a number of iterations that is computed at run time, limited to 6, if `count` is None.
+    """
+    b = OnnxBuilder()
+    b.input("x", "float32", [3])
+    times = b.constant(np.int64(0 if count is None else count))
+    if count is None:
+        b.input("n", "int64", [1])
+        given = b.node("Min", ["n", b.constant([6], "int64")]) if limited else "n"
+        times = b.node("Squeeze", [given, b.constant([0], "int64")])
+    zeros = b.constant(np.zeros(3, np.float32))
+    outputs = ["last", "total", *(["rows"] if has_rows else [])]
+    start = b.constant(np.array(True))
+    b.node("Loop", [times, start, "x", zeros], outputs, body=halving(has_rows=has_rows).graph())
+    b.output("last", "float32")
+    b.output("total", "float32")
+    return b
+
+
+@pytest.mark.parametrize("largest", [0.5, 3.0, 9.0, 1000.0])
+def test_a_condition_that_is_computed_at_run_time(largest: float) -> None:
+    check(computed_loop(7), [np.array([0.25, largest, -1], np.float32)])
+
+
+@pytest.mark.parametrize("times", [-1, 0, 1, 3, 6, 9])
+def test_a_number_of_iterations_that_is_computed_at_run_time(times: int) -> None:
+    check(computed_loop(None), [np.array([0.25, 20, -1], np.float32), np.array([times], np.int64)])
+
+
+@pytest.mark.parametrize(
+    ("loop", "message"),
+    [
+        (computed_loop(None, limited=False), "repeats as often as .*, which is computed at run time"),
+        (computed_loop(7, has_rows=True), "collects the results of a number of iterations that is computed at run"),
+        (computed_loop(10**7), "has more than 20000 operators in all of its iterations"),
+    ],
+)
+def test_a_loop_without_a_bound_is_refused(loop: OnnxBuilder, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        import_model(loop.build(17))
