@@ -117,6 +117,17 @@ def affine() -> FunctionRunner:
     )
 
 
+def encoder(texts: int = 1, tokens: int = 8) -> FunctionRunner:
+    """Returns a model of text that copies its inputs to its outputs."""
+    names = {"input_ids": "ids", "attention_mask": "mask", "token_type_ids": "types"}
+    signature = ModelSignature(
+        tuple(tensor(name, "INT64", texts, tokens) for name in names),
+        tuple(tensor(name, "INT64", texts, tokens) for name in names.values()),
+    )
+    copies = (f"__builtin_memcpy({to}, {name}, count_{name} * sizeof *{name});" for name, to in names.items())
+    return FunctionRunner(signature, "".join(copies))
+
+
 def tally() -> FunctionRunner:
     """Returns a model with state: y is 100 plus the sum of all inputs of the sequence."""
     total = State(tensor("total", "INT32", 1), np.array([100], "<i4").tobytes())

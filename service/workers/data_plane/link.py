@@ -123,7 +123,7 @@ class Link:
         for message, rest in frames:
             if not self.is_open:  # the previous message caused the link to be closed
                 return
-            carries = message.get("type") == "connection"
+            carries = message.get("type") == "connection" or message.get("passes") is True
             self._on_message(message, rest, self._descriptors.popleft() if carries and self._descriptors else -1)
 
     def _end(self) -> None:

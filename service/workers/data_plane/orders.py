@@ -123,7 +123,7 @@ def describe(metadata: ModelMetadata, tokenizer: Path | None = None) -> Members:
         "labels": list(metadata.labels),
         **({"parameters": known} if known else {}),
         **({"preprocessing": preprocessing} if preprocessing else {}),
-        **({"tokenizer": str(tokenizer)} if tokenizer else {}),
+        **({"tokenizer": str(tokenizer), "text": metadata.text.to_json()} if tokenizer else {}),
     }
 
 

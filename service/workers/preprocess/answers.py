@@ -1,25 +1,33 @@
-"""Answers the questions of a data plane: each contains a picture, and its answer the elements of a tensor."""
+"""Answers the questions of a data plane: each contains a picture or texts, and its answer the elements of tensors."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from service.core.errors import InternalError, MemoryFull, OctetError
+from service.core.errors import InternalError, MemoryFull, NotReady, OctetError
 from service.core.models.metadata import ModelMetadata
 from service.core.models.picture import MAX_PIXELS
 from service.core.models.signature import TensorSpec
+from service.core.models.text import TextProcessing
 from service.workers.data_plane.link import Link
 from service.workers.preprocess.pictures import PictureQueue
+from service.workers.preprocess.tokenizer_files import TokenizerFiles
+
+if TYPE_CHECKING:
+    from service.workers.preprocess.texts import Tokenized
 
 _logger = logging.getLogger(__name__)
 
 Members = dict[str, Any]
 _WITHDRAWN = {"problem": {"code": "deadline_passed"}}
+_PIXELS_OF_BYTE = 32  # a byte of text takes about as long as so many pixels
+_TEXT_LIMIT_S = 20.0  # a tokenizer that works longer on one request has a regular expression that takes forever
 
 
 class Question(TypedDict, total=False):
@@ -27,11 +35,15 @@ class Question(TypedDict, total=False):
 
     Attributes:
         question: the number of the question, which its answer repeats.
-        kind: `picture`.
+        kind: `picture` or `text`.
         peer: the address of the client.
         pixels: the size of the picture according to its header; -1 if the header is damaged.
         input: the input for which the tensor is, as in `TensorSpec.to_json`.
         preprocessing: the metadata of the model that applies to pictures, as in `ModelMetadata.to_json`.
+        inputs: for texts: the inputs for which the tensors are, as in `TokenSpec`.
+        batches: for texts: the number of texts that a model without buckets takes in one call.
+        text: for texts: the processing, as in `TextProcessing.to_json`. The open file of its tokenizer comes with the
+            question.
     """
 
     question: int
@@ -40,6 +52,9 @@ class Question(TypedDict, total=False):
     pixels: int
     input: Members
     preprocessing: Members
+    inputs: list[Members]
+    batches: int
+    text: Members
 
 
 class Answers:
@@ -53,13 +68,14 @@ class Answers:
         """
         self._lost = lost
         self._pictures = PictureQueue()
+        self._tokenizers = TokenizerFiles()
         self._tasks: dict[int, asyncio.Task[tuple[Members, bytes]]] = {}
         self._link = Link(connection, self._handle, self._lose)
 
     @property
-    def longest_s(self) -> float:
-        """Returns how long the picture that was started first has been decoded; 0 if none is being decoded."""
-        return self._pictures.longest_s
+    def overdue(self) -> str:
+        """Returns the type of a question on which a thread has worked for too long, or an empty string."""
+        return self._pictures.overdue
 
     def close(self) -> None:
         self._link.close()
@@ -70,12 +86,14 @@ class Answers:
         self.close()
         self._lost()
 
-    def _handle(self, message: Members, data: bytes, _: int) -> None:
+    def _handle(self, message: Members, data: bytes, descriptor: int) -> None:
         number = message["question"]
         match message["type"]:
             case "question":
-                task = asyncio.get_running_loop().create_task(self._answer(message, data))
+                task = asyncio.get_running_loop().create_task(self._answer(message, data, descriptor))
                 self._tasks[number] = task
+                if descriptor >= 0:
+                    task.add_done_callback(lambda _: os.close(descriptor))
                 task.add_done_callback(partial(self._finish, number))
             case "withdraw" if number in self._tasks:
                 self._tasks[number].cancel()
@@ -86,11 +104,13 @@ class Answers:
         members, data = (_WITHDRAWN, b"") if task.cancelled() else task.result()
         self._link.send({"type": "answer", "question": number, **members}, data)
 
-    async def _answer(self, question: Members, data: bytes) -> tuple[Members, bytes]:
+    async def _answer(self, question: Members, data: bytes, descriptor: int) -> tuple[Members, bytes]:
         try:
             match question["kind"]:
                 case "picture":
                     return {}, await self._decoded(question, data)
+                case "text":
+                    return await self._tokenized(question, data, descriptor)
             raise NotImplementedError(question["kind"])
         except Exception as exception:
             return {"problem": _problem(exception)}, b""
@@ -100,6 +120,29 @@ class Answers:
         spec = TensorSpec.from_json(question["input"])
         metadata = ModelMetadata.from_json(question.get("preprocessing", {}))
         return await self._pictures.run(question["peer"], pixels, partial(_decode, data, spec, metadata, pixels))
+
+    async def _tokenized(self, question: Members, data: bytes, descriptor: int) -> tuple[Members, bytes]:
+        from service.workers.preprocess import texts  # loads NumPy, so it is imported when the process is locked in
+
+        processing = TextProcessing.from_json(question["text"])
+        inputs = list(map(texts.TokenSpec.from_json, question["inputs"]))
+        digest = processing.tokenizer
+        assert digest is not None  # otherwise the data plane does not accept texts
+        result: list[Tokenized] = []
+
+        if descriptor < 0:
+            raise NotReady("the file of the model's tokenizer cannot be read", hint="upload it again")
+
+        def work(is_withdrawn: Callable[[], bool]) -> bytes:
+            split = texts.split_texts(data)
+            lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
+            tokenizer = self._tokenizers.load(digest, texts.most_tokens(lengths, processing), descriptor)
+            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths))
+            return texts.bytes_of(result[0].tensors)
+
+        tensors = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work, _TEXT_LIMIT_S)
+        shapes = [list(tensor.shape) for tensor in result[0].tensors]
+        return {"shapes": shapes, "tokens": result[0].tokens, "truncated": result[0].truncated}, tensors
 
 
 def _decode(

@@ -25,6 +25,7 @@ from time import monotonic
 
 from service.core.models.picture import MAX_PIXELS
 
+_LIMIT_S = 120.0  # no picture needs this long
 SMALL_PIXELS = 1 << 20  # pictures of up to this size are decoded in some ten milliseconds
 
 _NETWORK_BITS = 64  # the network part of an IPv6 address; a client can use any number of addresses of its network
@@ -38,6 +39,7 @@ class _Picture:
     decode: Decode
     pixels: int
     may_start: asyncio.Future[None]
+    limit_s: float
     is_withdrawn: Event = field(default_factory=Event)
 
 
@@ -100,14 +102,16 @@ class PictureQueue:
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
         self._small, self._large = _Line(), _Line()
         self._running = self._running_large = self._running_pixels = 0
-        self._began_s: dict[_Picture, float] = {}  # the pictures that are being decoded, the one that began first first
+        self._began_s: dict[_Picture, float] = {}  # the pictures that are being decoded
 
     @property
-    def longest_s(self) -> float:
-        """Returns how long the picture that began first has been decoded; 0 if none is being decoded."""
-        return monotonic() - next(iter(self._began_s.values()), monotonic())
+    def overdue(self) -> str:
+        """Returns a message if work has exceeded its time limit, or an empty string."""
+        late = (each.limit_s for each, began_s in self._began_s.items() if monotonic() - began_s > each.limit_s)
+        limit_s = next(late, None)
+        return "" if limit_s is None else f"a request took more than {limit_s:g} s to preprocess"
 
-    async def run(self, client: str, pixels: int | None, decode: Decode) -> bytes:
+    async def run(self, client: str, pixels: int | None, decode: Decode, limit_s: float = _LIMIT_S) -> bytes:
         """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
 
         If the caller is canceled, the picture is withdrawn. This method then returns when no thread works on the
@@ -117,10 +121,11 @@ class PictureQueue:
             client: the address of the client that sent the picture.
             pixels: the size of the picture according to its header, or None if the header is damaged.
             decode: called with a function that returns true once the picture is withdrawn.
+            limit_s: if `decode` takes longer, `overdue` reports it.
         """
         size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
         loop = asyncio.get_running_loop()
-        waiting = _Picture(_network_of(client), decode, size, loop.create_future())
+        waiting = _Picture(_network_of(client), decode, size, loop.create_future(), limit_s)
         self._line_of(waiting).add(waiting)
         self._start()
         await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture

@@ -22,8 +22,6 @@ from service.workers.preprocess.answers import Answers
 from service.workers.supervised import BEAT_EVERY_S, Ready
 
 _logger = logging.getLogger(__name__)
-# No picture needs this long. A thread that works longer cannot be stopped, so the process ends.
-_LONGEST_S = 120.0
 _NO_LIMIT_S = 10 * 365 * 86400.0
 # The files that wait (256 MB), the largest picture with its copies (0.6 GB), and installed code.
 _MEMORY_BYTES = 2 << 30
@@ -65,15 +63,15 @@ async def answer(connection: socket.socket, beat: Callable[[], None] = lambda: N
         beat: called twice a second.
 
     Raises:
-        RuntimeError: a picture was decoded for too long.
+        RuntimeError: a thread has worked on a picture or a text for too long.
     """
     is_lost = asyncio.Event()
     answers = Answers(connection, is_lost.set)
     try:
         while not is_lost.is_set():
             beat()
-            if answers.longest_s > _LONGEST_S:
-                raise RuntimeError(f"a picture was decoded for more than {_LONGEST_S:.0f} s")
+            if what := answers.overdue:  # a thread cannot be stopped
+                raise RuntimeError(what)
             try:
                 async with asyncio.timeout(BEAT_EVERY_S):
                     await is_lost.wait()
@@ -97,4 +95,8 @@ def _limits() -> Limits:
 
 def _import_libraries() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy would start a thread for each core
-    import service.runtime.image  # noqa: F401
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # and so would the tokenizers
+    import tokenizers  # noqa: F401
+
+    import service.runtime.image
+    import service.workers.preprocess.texts  # noqa: F401

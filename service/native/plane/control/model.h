@@ -34,6 +34,8 @@ struct Model {
   Signature signature;
   std::shared_ptr<ModelQueue> queue;
   std::string preprocessing_json;  // how pictures become its inputs, as JSON; empty if the metadata does not say it
+  std::string text_json;           // the processing of texts, as JSON; empty if the model takes none
+  std::string tokenizer;           // the file of the tokenizer
   std::string parameters_json;     // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;

@@ -147,15 +147,20 @@ void Orders::describe(std::string_view its) {
   JsonReader json(its);
   int64_t key = 0;
   std::vector<std::string> labels;
-  std::string parameters, preprocessing;
+  std::string parameters, preprocessing, processing, tokenizer;
   read_object(json, {{"key", whole(json, key)},
                      {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
                      {"preprocessing", [&] { preprocessing = json.value(); }},
+                     {"text", [&] { processing = json.value(); }},
+                     {"tokenizer", text(json, tokenizer)},
                      {"parameters", [&] { parameters = json.value(); }}});
   auto found = models_.find(key);
   if (found == models_.end()) return;
   found->second->signature.labels = std::move(labels);
   found->second->preprocessing_json = std::move(preprocessing);
+  found->second->signature.takes_text = !tokenizer.empty();
+  found->second->text_json = std::move(processing);
+  found->second->tokenizer = std::move(tokenizer);
   found->second->parameters_json = std::move(parameters);
 }
 

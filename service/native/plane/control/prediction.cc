@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "queue/clock.h"
 #include "request/elements.h"
+#include "request/texts.h"
 #include "text/problem.h"
 
 namespace octet::plane {
@@ -22,6 +24,16 @@ void note_failure(const Identity& identity, const std::string& fault) {
   next_s = now + 1;
   std::fprintf(stderr, "octet-plane: a call of %s version %s failed: %s\n", identity.model.c_str(),
                identity.version.c_str(), fault.c_str());
+}
+
+Tensor copy_tensor(const Shape& shape, std::string_view elements) {
+  size_t bytes = (elements.size() + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;
+  std::shared_ptr<char> memory(static_cast<char*>(std::aligned_alloc(kAlignmentBytes, bytes)),
+                               [](char* its) { std::free(its); });
+  if (memory == nullptr) throw std::bad_alloc();
+  Tensor tensor(shape, elements.size(), std::move(memory));
+  std::memcpy(tensor.data(), elements.data(), elements.size());
+  return tensor;
 }
 
 }  // namespace
@@ -145,6 +157,10 @@ void Prediction::fill() {
     const GivenInput& given = request_.inputs[index];
     const TensorSpec& spec = model_->signature.inputs[given.index];
     Input& input = inputs_[index];
+    if (given.is_text) {
+      input.file = join_texts(given.elements, std::move(input.file), given.shape[0]);
+      continue;
+    }
     if (given.is_picture) {
       if (auto* contents = std::get_if<Contents>(&given.elements)) {
         input.file = only_content(contents->message, spec);
@@ -169,7 +185,8 @@ void Prediction::fill() {
 std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
   std::vector<std::pair<size_t, std::string_view>> found;
   for (size_t index = 0; index < inputs_.size(); ++index) {
-    if (request_.inputs[index].is_picture) found.emplace_back(index, inputs_[index].file);
+    const GivenInput& given = request_.inputs[index];
+    if (given.is_picture && !given.is_text) found.emplace_back(index, inputs_[index].file);
   }
   return found;
 }
@@ -177,12 +194,29 @@ std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
 void Prediction::set_picture(size_t index, std::string_view tensor) {
   const GivenInput& given = request_.inputs.at(index);
   if (tensor.size() != given.bytes) throw Problem(ErrorType::kInternal, "a decoded picture has the wrong size");
-  inputs_[index].tensor = Tensor(
-      given.shape, given.bytes,
-      std::shared_ptr<char>(static_cast<char*>(std::aligned_alloc(
-                                kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
-                            [](char* memory) { std::free(memory); }));
-  std::memcpy(inputs_[index].tensor.data(), tensor.data(), tensor.size());
+  inputs_[index].tensor = copy_tensor(given.shape, tensor);
+}
+
+std::string_view Prediction::texts() const {
+  bool is_text = request_.inputs.size() == 1 && request_.inputs[0].is_text;
+  return is_text ? std::string_view(inputs_[0].file) : std::string_view();
+}
+
+void Prediction::set_texts(std::string_view json, std::string_view tensors) {
+  const Signature& signature = model_->signature;
+  int64_t texts = request_.inputs[0].shape[0];
+  TokenTensors found = read_token_tensors(json, tensors, signature, texts);
+  request_.samples = signature.is_batched && signature.buckets.empty() ? texts : 1;
+  request_.text = found.counts;
+  request_.inputs.clear();
+  inputs_.clear();
+  for (size_t index = 0; index < found.shapes.size(); ++index) {
+    std::string_view elements = found.elements[index];
+    check_elements(signature.inputs[index], elements.data(), elements.size());
+    inputs_.emplace_back().tensor = copy_tensor(found.shapes[index], elements);
+    request_.inputs.push_back(
+        {index, found.shapes[index], false, false, FollowingBytes{elements.size()}, elements.size()});
+  }
 }
 
 void Prediction::submit(const std::shared_ptr<Mailbox>& mailbox, Pool& pool) {

@@ -85,6 +85,12 @@ class Prediction {
   std::vector<std::pair<size_t, std::string_view>> pictures() const;
   void set_picture(size_t index, std::string_view tensor);
 
+  // Returns the texts to convert to tensors, each with its length before it (uint32); empty if the request has none.
+  std::string_view texts() const;
+  // Sets the tensors of all inputs, one after the other in `tensors`. `json` contains their shapes, and the numbers of
+  // tokens. Throws Problem if they do not fit the model.
+  void set_texts(std::string_view json, std::string_view tensors);
+
   // Submits the job to the model's queue, at once or when its turn in a sequence comes. Throws Problem.
   void submit(const std::shared_ptr<Mailbox>& mailbox, Pool& pool);
   // Cancels the job. Returns true if it will never be in the mailbox.

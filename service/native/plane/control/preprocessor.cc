@@ -1,5 +1,7 @@
 #include "control/preprocessor.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -18,6 +20,9 @@ namespace {
 
 constexpr double kPatienceS = 10;  // how long a question waits for a process that starts
 constexpr int kMostAttempts = 2;
+constexpr double kRefusedS = 60;  // how long a tokenizer is refused with which the process may have ended
+// A byte of text takes about as long as so many pixels: _PIXELS_OF_BYTE of service/workers/preprocess/answers.py.
+constexpr uint64_t kPixelsOfTextByte = 32;
 
 // Reserves memory for a picture until it is decoded. A picture that is larger than the limit of a connection is charged
 // the whole limit. So it reaches the preprocessing process, which refuses it with a better message than "queue full".
@@ -56,14 +61,32 @@ void write_input(JsonWriter& json, const Signature& signature, size_t input) {
   json.end('}');
 }
 
+// Writes an input that receives tokens, with the shapes of all buckets.
+void write_shapes(JsonWriter& json, const Signature& signature, size_t input) {
+  const TensorSpec& spec = signature.inputs[input];
+  json.begin('{').member("name").string(spec.name).member("datatype").string(facts(spec.datatype).name);
+  json.member("shapes").begin('[');
+  auto write_shape = [&](const Shape& shape) {
+    json.begin('[');
+    for (int64_t size : shape) json.integer(size);
+    json.end(']');
+  };
+  for (const Bucket& bucket : signature.buckets) write_shape(bucket.inputs[input]);
+  if (signature.buckets.empty()) write_shape(spec.shape);
+  json.end(']').end('}');
+}
+
 }  // namespace
+
+void Preprocessor::require() const {
+  if (is_available) return;
+  throw Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
+                "send a tensor, or use octet serve");
+}
 
 std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
                                           PeerBudget& budget, const Decoded& decoded) {
-  if (!is_available) {
-    throw Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
-                  "send a tensor, or use octet serve");
-  }
+  require();
   const Model& model = prediction.model();
   std::vector<int64_t> numbers;
   std::vector<Question> questions;  // if one picture is not admitted, none is sent
@@ -85,6 +108,30 @@ std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& pr
   return numbers;
 }
 
+int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, const std::string& client,
+                               PeerBudget& budget, QuestionHandler handler) {
+  require();
+  const Model& model = prediction.model();
+  auto refused = refused_until_s_.find(model.tokenizer);
+  if (refused != refused_until_s_.end() && now_s() < refused->second) {
+    throw Problem(ErrorType::kNotReady, "the process that tokenizes texts ended twice while it used this tokenizer",
+                  "try again in a minute, or upload another tokenizer.json");
+  }
+  std::string_view texts = prediction.texts();
+  std::vector<Reservation> reservations =
+      reserve_picture(*plane_.budgets, budget, texts, kPixelsOfTextByte * texts.size());
+  int64_t number = ++asked_;
+  JsonWriter json;
+  json.begin('{').member("type").string("question").member("question").integer(number);
+  json.member("kind").string("text").member("peer").string(client).member("passes").boolean(true);
+  json.member("batches").integer(model.signature.batches).member("inputs").begin('[');
+  for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
+  json.end(']').member("text").raw(model.text_json).end('}');
+  ask(number, {exchange, json.take(), std::string(texts), std::move(handler), std::move(reservations), now_s(), 0,
+               false, model.tokenizer});
+  return number;
+}
+
 void Preprocessor::ask(int64_t number, Question question) {
   Question& kept = questions_[number] = std::move(question);
   if (link_.is_open()) return send(kept);
@@ -93,7 +140,9 @@ void Preprocessor::ask(int64_t number, Question question) {
 
 void Preprocessor::send(Question& question) {
   ++question.attempts;
-  link_.send(question.json, question.bytes);
+  // The process can open no file. If this fails, it answers with an error, because the descriptor is missing.
+  int file = question.tokenizer.empty() ? -1 : ::open(question.tokenizer.c_str(), O_RDONLY | O_CLOEXEC);
+  link_.send(question.json, question.bytes, file);
 }
 
 void Preprocessor::withdraw(const std::vector<int64_t>& questions) {
@@ -139,6 +188,9 @@ void Preprocessor::fail(const std::function<bool(const Question&)>& is_lost, con
       ++each;
       continue;
     }
+    const Question& question = each->second;
+    bool is_suspect = !question.tokenizer.empty() && question.attempts >= kMostAttempts;
+    if (is_suspect) refused_until_s_[question.tokenizer] = now_s() + kRefusedS;
     lost.push_back(std::move(each->second));
     each = questions_.erase(each);
   }

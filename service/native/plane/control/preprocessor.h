@@ -1,5 +1,5 @@
-// The data plane's end of its socket to the preprocessing process, which decodes pictures. docs/adr/0067 describes the
-// process. The frames are those of the link to the control plane (control/link.h).
+// The data plane's end of its socket to the preprocessing process, which decodes pictures and tokenizes texts.
+// docs/adr/0067 describes the process. The frames are those of the link to the control plane (control/link.h).
 //
 // The process may end at any time. A question that was lost with it is sent once more, to the next process.
 #pragma once
@@ -34,6 +34,10 @@ class Preprocessor {
   // exceed `budget`, the budget of the client's connection.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget, const Decoded& decoded);
+  // Sends the texts of a request to the process, like `decode`. Returns the number of the question. The response
+  // contains the tensors of all inputs.
+  int64_t tokenize(int64_t exchange, const class Prediction& prediction, const std::string& client, PeerBudget& budget,
+                   QuestionHandler handler);
   // Withdraws these questions, because their clients have left or were refused. The reservations of a question are
   // released only when no process works on it any more.
   void withdraw(const std::vector<int64_t>& questions);
@@ -56,8 +60,10 @@ class Preprocessor {
     double waits_since_s;  // the time since which no process has had this question
     int attempts = 0;      // how often the question was sent
     bool is_withdrawn = false;
+    std::string tokenizer{};  // the file whose descriptor is sent with the question; empty for pictures
   };
 
+  void require() const;  // Throws Problem if no process exists.
   void ask(int64_t number, Question question);
   void send(Question& question);
   void on_frame(const Link::Frame& frame);
@@ -69,6 +75,7 @@ class Preprocessor {
   Link link_;
   std::map<int64_t, Question> questions_;
   int64_t asked_ = 0;
+  std::map<std::string, double> refused_until_s_;  // tokenizers with which the process may have ended
 };
 
 }  // namespace octet::plane

@@ -87,6 +87,7 @@ void Call::fill() {
 
 void Call::submit() {
   prediction_->limit(deadline_s_);
+  if (!prediction_->texts().empty()) return tokenize();
   pictures_ = prediction_->pictures().size();
   if (pictures_ == 0) return enqueue();
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
@@ -101,6 +102,22 @@ void Call::submit() {
     });
   };
   questions_ = plane_.preprocessor->decode(id_, *prediction_, client_, *reservations.answers.budget(), decoded);
+}
+
+void Call::tokenize() {
+  pictures_ = 1;
+  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
+  std::weak_ptr<bool> is_here = is_here_;
+  auto tokenized = [this, is_here, of = std::weak_ptr(prediction_)](const QuestionResponse& response) {
+    if (is_here.expired() || !is_active() || of.expired() || of.lock() != prediction_) return;
+    guard([&] {
+      if (response.problem) throw *response.problem;
+      prediction_->set_texts(response.json, response.bytes);
+      pictures_ = 0;
+      enqueue();
+    });
+  };
+  questions_ = {plane_.preprocessor->tokenize(id_, *prediction_, client_, *reservations.answers.budget(), tokenized)};
 }
 
 void Call::enqueue() {

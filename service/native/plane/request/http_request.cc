@@ -10,6 +10,7 @@ namespace {
 
 // the bytes that are permitted for names and shapes, and for each number
 constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;
+constexpr uint64_t kJsonTextBytes = 16 << 20;  // the bytes that are permitted for texts
 
 // Throws Problem if the body is not JSON because its headers are missing or wrong.
 void check_headers(std::string_view text, const BodyFacts& facts) {
@@ -36,6 +37,7 @@ void check_json_bytes(uint64_t bytes, const Signature& signature) {
     elements += elements_of(has_buckets ? signature.buckets.back().inputs[index] : signature.inputs[index].shape);
   }
   uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
+  if (signature.takes_text) most += kJsonTextBytes;
   if (bytes <= most) return;
   throw Problem(ErrorType::kTooLarge,
                 "the request has " + std::to_string(bytes) +

@@ -100,7 +100,34 @@ size_t index_of(const std::vector<TensorSpec>& specs, const std::string& name) {
   return static_cast<size_t>(found - specs.begin());
 }
 
+constexpr std::string_view kText = "text", kBytesType = "BYTES";
+constexpr int64_t kMostTexts = 1024;
+
+// Returns true if the request consists of texts, from which all inputs of the model are computed.
+bool is_text(const std::vector<SentInput>& sent, const Signature& signature) {
+  return signature.takes_text && sent.size() == 1 && sent[0].name == kText && sent[0].datatype == kBytesType &&
+         index_of(signature.inputs, sent[0].name) == signature.inputs.size();
+}
+
+GivenInput build_text(SentInput sent) {
+  bool is_list = sent.shape.size() == 1 || (sent.shape.size() == 2 && sent.shape[1] == 1);
+  if (!is_list || sent.shape[0] < 1 || sent.shape[0] > kMostTexts) {
+    throw Problem(ErrorType::kInvalidTensor, "input 'text' has shape " + brief_json(format_shape(sent.shape)),
+                  "its shape is [N], the number of texts, from 1 to " + std::to_string(kMostTexts), sent.name);
+  }
+  if (std::holds_alternative<SharedRange>(sent.elements)) {
+    throw Problem(ErrorType::kInvalidTensor, "input 'text' is in shared memory, which may contain tensors only", {},
+                  sent.name);
+  }
+  return {0, std::move(sent.shape), true, false, std::move(sent.elements), 0, true};
+}
+
 std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& signature, int64_t& samples) {
+  if (is_text(sent, signature)) {
+    std::vector<GivenInput> found;
+    found.push_back(build_text(std::move(sent[0])));
+    return found;
+  }
   bool may_be_batch = signature.is_batched && !sent.empty() && !sent[0].shape.empty() && sent[0].shape[0] >= 1 &&
                       sent[0].shape[0] <= signature.batches;
   samples = may_be_batch ? sent[0].shape[0] : 1;
@@ -109,8 +136,9 @@ std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& 
   for (SentInput& each : sent) {
     size_t index = index_of(signature.inputs, each.name);
     if (index == signature.inputs.size()) {
+      bool is_untokenized = each.name == kText && each.datatype == kBytesType && !signature.takes_text;
       throw Problem(ErrorType::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
-                    takes(signature.inputs));
+                    is_untokenized ? "set the version's tokenizer, or send tensors" : takes(signature.inputs));
     }
     if (is_there[index]) refuse_input(signature.inputs[index], "is given twice");
     is_there[index] = true;

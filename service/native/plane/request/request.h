@@ -43,7 +43,13 @@ struct GivenInput {
   bool is_picture;  // True if the preprocessing process must decode it.
   bool is_bare;     // The picture is the whole body, without a length before it.
   Elements elements;
-  size_t bytes;  // the size of the tensor in bytes
+  size_t bytes;          // the size of the tensor in bytes
+  bool is_text = false;  // True if the preprocessing process must convert it to all inputs of the model.
+};
+
+// The number of tokens of a request's texts, after truncation, and of texts that were truncated.
+struct TextCounts {
+  int64_t tokens = 0, truncated = 0;
 };
 
 struct Request {
@@ -52,6 +58,7 @@ struct Request {
   std::vector<GivenInput> inputs;  // in the order in which they were sent
   std::vector<WantedOutput> outputs;
   int64_t samples = 1;
+  std::optional<TextCounts> text;  // set once texts were converted to tensors
 };
 
 // Compares the form with the signature. Throws Problem, which names the input or output that does not match.

@@ -42,6 +42,7 @@ struct Signature {
   bool is_batched = false;      // True if the model is built for several batch sizes.
   bool keeps_state = false;
   std::vector<std::string> labels;  // names of an output's classes
+  bool takes_text = false;          // true if the model has a tokenizer, so that texts can replace its inputs
 };
 
 size_t elements_of(const Shape& shape);

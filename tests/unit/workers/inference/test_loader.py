@@ -35,6 +35,7 @@ async def test_the_data_plane_receives_the_task_and_the_file_of_the_tokenizer(
             "type": "describe",
             "labels": ["no", "yes"],
             "parameters": METADATA.to_json(),
+            "text": METADATA.text.to_json(),
             "tokenizer": str(tmp_path / "tokenizer"),
         }
         assert tables.held == {TOKENIZER}

@@ -1,0 +1,123 @@
+#include "request/texts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include "text/json_members.h"
+#include "text/problem.h"
+#include "text/protobuf.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr int kBytesContents = 8;  // of InferTensorContents in service/api/grpc/inference.proto
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Problem(ErrorType::kInvalidTensor, "input 'text' " + what, {}, "text");
+}
+
+void append(std::string& to, std::string_view text) {
+  auto length = static_cast<uint32_t>(text.size());
+  to.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+}
+
+// Returns the number of texts, or -1 if a length does not fit.
+int64_t count_of(std::string_view joined) {
+  int64_t count = 0;
+  for (size_t at = 0; at < joined.size(); ++count) {
+    uint32_t length;
+    if (joined.size() - at < sizeof length) return -1;
+    std::memcpy(&length, joined.data() + at, sizeof length);
+    at += sizeof length;
+    if (joined.size() - at < length) return -1;
+    at += length;
+  }
+  return count;
+}
+
+std::string join_contents(std::string_view message) {
+  std::string joined;
+  MessageReader reader(message);
+  for (Field field; reader.next(field);) {
+    if (field.is(kBytesContents, WireType::kBytes)) append(joined, field.bytes);
+  }
+  return joined;
+}
+
+std::string join_json(const JsonElements& elements) {
+  std::string joined;
+  JsonReader json(elements.text, elements.first_byte);
+  json.array([&] {
+    if (json.peek() != '"') refuse("contains an element that is not a string");
+    append(joined, json.string());
+  });
+  return joined;
+}
+
+// Returns true if a tensor of this shape is an input of a call with so many texts.
+bool is_possible(const Shape& shape, const Signature& signature, size_t input, int64_t texts) {
+  auto is_its = [&](const Bucket& bucket) { return bucket.inputs[input] == shape; };
+  if (!signature.buckets.empty()) return std::any_of(signature.buckets.begin(), signature.buckets.end(), is_its);
+  Shape expected = signature.inputs[input].shape;
+  if (expected.empty()) return false;
+  if (signature.is_batched) expected[0] = texts;
+  return shape == expected && texts == expected[0] && texts <= std::max(signature.batches, expected[0]);
+}
+
+}  // namespace
+
+std::string join_texts(const Elements& elements, std::string following, int64_t count) {
+  std::string joined;
+  if (auto* json = std::get_if<JsonElements>(&elements)) {
+    joined = join_json(*json);
+  } else if (auto* contents = std::get_if<Contents>(&elements)) {
+    joined = join_contents(contents->message);
+  } else {
+    joined = std::move(following);
+  }
+  int64_t found = count_of(joined);
+  if (found < 0) refuse("is not a list of texts, each with its length before it (a little-endian uint32)");
+  if (found != count)
+    refuse("has " + std::to_string(found) + " texts, but its shape is [" + std::to_string(count) + "]");
+  return joined;
+}
+
+TokenTensors read_token_tensors(std::string_view text, std::string_view bytes, const Signature& signature,
+                                int64_t texts) {
+  TokenTensors tensors;
+  JsonReader json(text);
+  auto number = [&] {
+    int64_t value = 0;
+    whole(json, value)();
+    return value;
+  };
+  auto read_shape = [&] {
+    Shape shape;
+    json.array([&] { shape.push_back(number()); });
+    tensors.shapes.push_back(std::move(shape));
+  };
+  auto count_truncated = [&] {
+    number();  // the index of the text
+    ++tensors.counts.truncated;
+  };
+  read_object(json, {{"shapes", [&] { json.array(read_shape); }},
+                     {"tokens", [&] { json.array([&] { tensors.counts.tokens += number(); }); }},
+                     {"truncated", [&] { json.array(count_truncated); }}});
+  Problem unexpected(ErrorType::kInternal, "the tensors of a text do not fit the model");
+  if (tensors.shapes.size() != signature.inputs.size()) throw unexpected;
+  for (size_t input = 0; input < tensors.shapes.size(); ++input) {
+    if (!is_possible(tensors.shapes[input], signature, input, texts)) throw unexpected;
+    size_t size = elements_of(tensors.shapes[input]) * facts(signature.inputs[input].datatype).bytes;
+    if (size > bytes.size()) throw unexpected;
+    tensors.elements.push_back(bytes.substr(0, size));
+    bytes.remove_prefix(size);
+  }
+  if (!bytes.empty()) throw unexpected;
+  return tensors;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,127 @@
+"""Tests of the tensors that texts become."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from service.core.errors import InvalidInput, InvalidTensor, TooLarge
+from service.core.models.text import Side, TextProcessing, TokenInput
+from service.workers.preprocess.texts import (
+    MAX_TEXT_BYTES,
+    Tokenized,
+    TokenSpec,
+    bytes_of,
+    lengths_of,
+    most_tokens,
+    split_texts,
+    tokenize,
+)
+from service.workers.preprocess.tokenizer_files import load_tokenizer
+from tests.support.tokenizers import byte_level, unigram, wordpiece
+
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+INPUTS = [TokenSpec(name, "INT64", ((1, 8),)) for name in NAMES]
+BUCKETS = [TokenSpec(name, "INT32", ((1, 4), (1, 8), (2, 8), (1, 16))) for name in NAMES]
+PLAIN = TextProcessing()
+
+
+def tokens(
+    texts: Sequence[str],
+    inputs: Sequence[TokenSpec] = INPUTS,
+    processing: TextProcessing = PLAIN,
+    batches: int = 1,
+    tokenizer: Tokenizer | None = None,
+) -> Tokenized:
+    lengths = lengths_of(processing, inputs, len(texts), batches)
+    data = (tokenizer or wordpiece()).to_str().encode()
+    loaded = load_tokenizer(data, most_tokens(lengths, processing))
+    return tokenize(loaded, texts, processing, inputs, lengths)
+
+
+def rows(tokenized: Tokenized) -> list[list[list[int]]]:
+    return [tensor.tolist() for tensor in tokenized.tensors]
+
+
+def test_a_short_text_is_padded() -> None:
+    found = tokens(["The fox jumps"])
+    assert rows(found) == [[[2, 4, 7, 8, 9, 3, 0, 0]], [[1, 1, 1, 1, 1, 1, 0, 0]], [[0] * 8]]
+    assert (found.tokens, found.truncated) == ([6], [])
+
+
+def test_a_long_text_is_truncated_before_its_last_special_token() -> None:
+    found = tokens(["the quick brown fox jumps over the quick fox"])
+    assert rows(found)[0] == [[2, 4, 5, 6, 7, 8, 9, 3]]
+    assert (found.tokens, found.truncated) == ([8], [0])
+
+
+def test_max_length_truncates_earlier_than_the_shape() -> None:
+    found = tokens(["the quick brown fox", "fox"], batches=2, processing=TextProcessing(max_length=4))
+    assert rows(found)[0] == [[2, 4, 5, 3, 0, 0, 0, 0], [2, 7, 3, 0, 0, 0, 0, 0]]
+    assert found.truncated == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"), [("", 4), ("fox", 4), ("the fox the", 8), ("fox " * 7, 16), ("fox " * 99, 16)]
+)
+def test_the_smallest_bucket_that_fits_is_used(text: str, length: int) -> None:
+    (ids, *_) = tokens([text], BUCKETS).tensors
+    assert (ids.shape, ids.dtype) == ((1, length), np.dtype("int32"))
+
+
+def test_only_buckets_for_so_many_texts_are_used() -> None:
+    assert tokens(["fox", "the"], BUCKETS).tensors[0].shape == (2, 8)
+    with pytest.raises(InvalidTensor, match="the request has 3 texts"):
+        tokens(["fox"] * 3, BUCKETS)
+
+
+def test_padding_may_come_first_and_have_another_id() -> None:
+    processing = TextProcessing(padding_side=Side.LEFT, pad_id=5)
+    assert rows(tokens(["fox"], processing=processing))[:2] == [[[5, 5, 5, 5, 5, 2, 7, 3]], [[0, 0, 0, 0, 0, 1, 1, 1]]]
+
+
+def test_inputs_with_other_names_get_the_data_that_the_metadata_names() -> None:
+    inputs = [TokenSpec("place", "INT64", ((1, 4),)), TokenSpec("what", "INT64", ((1, 4),))]
+    processing = TextProcessing(inputs={"place": TokenInput.POSITIONS, "what": TokenInput.IDS})
+    assert rows(tokens(["fox"], inputs, processing)) == [[[0, 1, 2, 0]], [[2, 7, 3, 0]]]
+
+
+def test_a_prompt_comes_first_and_spaces_are_removed() -> None:
+    processing = TextProcessing(prompts={"query": " the quick "}, default_prompt="query", strips=True)
+    assert rows(tokens(["fox "], processing=processing))[0] == [[2, 4, 5, 7, 3, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("make", [wordpiece, byte_level, unigram])
+def test_ids_are_those_of_the_package(make: Callable[[], Tokenizer]) -> None:
+    text = "The fox jumps over é 狐 \x00🦊"
+    (spec,) = [TokenSpec("input_ids", "INT64", ((1, 64),))]
+    found = tokens([text], [spec], tokenizer=make())
+    expected = make().encode(text).ids
+    assert found.tensors[0][0, : len(expected)].tolist() == expected
+    assert found.tokens == [len(expected)]
+
+
+def test_a_model_whose_inputs_are_no_tokens_is_refused() -> None:
+    for spec in (TokenSpec("image", "INT64", ((1, 8),)), TokenSpec("input_ids", "FP32", ((1, 8),))):
+        with pytest.raises(InvalidTensor):
+            tokens(["fox"], [spec])
+    with pytest.raises(InvalidTensor, match=r"of shape \[8\]"):
+        tokens(["fox"], [TokenSpec("input_ids", "INT64", ((8,),))])
+
+
+def test_texts_are_split_by_their_lengths() -> None:
+    texts = ["", "fox", "é"]
+    data = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in texts)
+    assert split_texts(data) == texts
+    with pytest.raises(InvalidInput, match="text 0 is not UTF-8 at byte 1"):
+        split_texts(struct.pack("<I", 2) + b"a\xff")
+    with pytest.raises(TooLarge, match="text 0 has 1048577 bytes"):
+        split_texts(struct.pack("<I", MAX_TEXT_BYTES + 1) + bytes(MAX_TEXT_BYTES + 1))
+
+
+def test_the_tensors_follow_each_other() -> None:
+    assert bytes_of([np.array([[1]], np.int64), np.array([[2]], np.int32)]) == struct.pack("<qi", 1, 2)
