@@ -15,7 +15,7 @@ from service.cli.client import Client
 from service.cli.output import Output
 from service.cli.quantities import size
 from service.compiler.importers.published.files import Folder
-from service.compiler.importers.published.reading import Published, lacks_pooling, read_published
+from service.compiler.importers.published.reading import Published, lacks_pooling, open_inputs, read_published
 from service.compiler.importers.published.tokenizers import check_tokenizer
 from service.compiler.importers.published.variants import choose, variants_in
 from service.core.errors import InvalidInput, UnknownTarget
@@ -25,6 +25,7 @@ from service.core.models.text import MAX_TOKENIZER_BYTES
 from service.core.target import ALL, Target, detect_host, parse_target
 
 _MOST_NAMES = 8  # the number of ignored files that are named
+_MOST_TOKENS = 512  # the largest bucket of a text model that is pushed without a shape
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,17 @@ def show_description(output: Output, published: Published, described: Descriptio
         output.show(table)
     if lacks_pooling(published, described.metadata):
         output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean|cls|last does")
+
+
+def shapes_for_texts(published: Published, metadata: ModelMetadata) -> str:
+    """Returns the input shapes of a text model whose number of tokens is open: buckets of 16, 32, 64 … tokens up to the
+    maximum of the tokenizer. Returns an empty string for other models.
+    """
+    if not published.tokenizer or not (names := open_inputs(published.file)):
+        return ""
+    longest = min(metadata.text.max_length or _MOST_TOKENS, _MOST_TOKENS)
+    sizes = [16 << power for power in range(longest.bit_length()) if 16 << power < longest] + [longest]
+    return ";".join(f"{name}=1x[{','.join(map(str, sizes))}]" for name in names)
 
 
 def show_variants(output: Output, root: Path, variant: str | None, target: str) -> None:

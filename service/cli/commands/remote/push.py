@@ -56,6 +56,7 @@ from service.cli.published import (
     document_of,
     name_of,
     read_folder,
+    shapes_for_texts,
     show_description,
     show_variants,
     target_of,
@@ -166,6 +167,11 @@ def push(
             at = target_of(client, target)
             published, described = read_folder(file, variant, at, metadata, tokenizer)
             show_description(output, published, described)
+            if not input_shape and (shapes := shapes_for_texts(published, described.metadata)):
+                input_shape = [shapes]
+                options["input_shape"] = shapes
+                output.note("one build for each number of tokens; shorter texts use the next larger build:")
+                output.note(f"--input-shape '{shapes}'")
             file = published.file
         else:
             described = describe_file(metadata, tokenizer)

@@ -108,25 +108,35 @@ def lacks_pooling(published: Published, metadata: ModelMetadata) -> bool:
     return metadata.task is Task.EMBED and metadata.text.pooling is None and rank == 3
 
 
+def open_inputs(file: Path) -> list[str]:
+    """Returns the names of an ONNX file's inputs `[batch, tokens]` whose number of tokens is open. Returns an empty
+    list if another dimension is open, too: the sizes then do not follow from the number of tokens.
+    """
+    inputs = [(name, [dim.get("dim_value") for dim in dims or ()]) for name, dims in _ends(file, "input")]
+    found = [name for name, sizes in inputs if any(size is None for size in sizes[1:])]
+    return found if all(len(sizes) == 2 for name, sizes in inputs if name in found) else []
+
+
 def _outputs(file: Path) -> list[tuple[str, int | None]]:
-    """Returns the names of an ONNX file's outputs, and their numbers of dimensions where the file defines them. Returns
+    """Returns the names of an ONNX file's outputs, and their numbers of dimensions where the file defines them."""
+    return [(name, None if dims is None else len(dims)) for name, dims in _ends(file, "output")]
+
+
+def _ends(file: Path, kind: str) -> list[tuple[str, Sequence[Values] | None]]:
+    """Returns the names of an ONNX file's inputs or outputs, and their dimensions where the file defines them. Returns
     an empty list for another file, or a damaged one, which the compiler reports.
     """
     if file.suffix != ".onnx" or not file.stat().st_size:
         return []
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         try:
-            return list(_outputs_of(bytes(mapped)))
+            return list(_ends_of(bytes(mapped), kind))
         except MalformedModel:
             return []
 
 
-def _outputs_of(data: bytes) -> Iterator[tuple[str, int | None]]:
+def _ends_of(data: bytes, kind: str) -> Iterator[tuple[str, Sequence[Values] | None]]:
     graph: Values = read_message(memoryview(data)).get("graph", {})
-    for output in graph.get("output", ()):
-        tensor = output.get("type", {}).get("tensor_type", {})
-        shape = tensor.get("shape")
-        yield (
-            bytes(output.get("name", b"")).decode("utf-8", "replace"),
-            None if shape is None else len(shape.get("dim", ())),
-        )
+    for end in graph.get(kind, ()):
+        shape = end.get("type", {}).get("tensor_type", {}).get("shape")
+        yield bytes(end.get("name", b"")).decode("utf-8", "replace"), None if shape is None else shape.get("dim", ())
