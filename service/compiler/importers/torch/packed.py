@@ -49,7 +49,7 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The weights of one direction of an LSTM or GRU layer, whose activations are quantized at run time.
+    """The weights of one direction of a recurrent layer: real, or for activations that are quantized at run time.
 
     Attributes:
         of_input: `[gates * hidden, inputs]`, with the bias that is added to the products of the input.

@@ -13,6 +13,7 @@ from service.compiler.importers.torch.operators import (
     activations,
     casts,
     comparing,
+    computed_scales,
     constants,
     dynamic,
     elementwise,
@@ -38,6 +39,7 @@ Rule = Callable[..., Any]
 
 _FAMILIES = (
     casts,
+    computed_scales,
     constants,
     dynamic,
     elementwise,

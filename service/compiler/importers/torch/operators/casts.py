@@ -82,7 +82,8 @@ def _to(node: Node, self: Any, *options: Any, **named: Any) -> Value:
             node.unsupported("has an argument that is neither a dtype nor a device")
     if wanted == x.dtype:
         return x
-    if x.quantized is not None or wanted not in ("bool", "int32", "int64", "float32"):
+    narrows = wanted in ("int8", "uint8") and x.dtype in ("bool", "int8", "uint8", "int32", "int64")
+    if x.quantized is not None or not (narrows or wanted in ("bool", "int32", "int64", "float32")):
         node.unsupported(f"converts {x.dtype} to a type other than bool, int32, int64 and float32")
     if wanted == "bool":
         return node.value(relax.op.not_equal(x.expr, relax.const(np.array(0, x.dtype), x.dtype)), None)

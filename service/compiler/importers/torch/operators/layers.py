@@ -16,6 +16,7 @@ from service.compiler.importers import real
 from service.compiler.importers.builder import movement
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators.constants import dtype_of
 from service.compiler.importers.torch.operators.movement import move_elements
 from service.compiler.importers.torch.operators.real import function, operand
 from service.compiler.importers.torch.tensors import Tensor
@@ -23,6 +24,7 @@ from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.types import QuantizedType
 
 _LARGEST_MASK = 1 << 24
 
@@ -51,8 +53,26 @@ def _power(node: Node, input: Any, exponent: Any) -> Value:
     return node.value(made.in_float64(lambda wide: relax.op.power(wide, relax.const(power, "float64")), x), None)
 
 
+# Types whose sums are computed in integers.
+INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+
+
+def _integer_product(node: Node, input: Any, mat2: Any) -> Value:
+    """Converts `_int_mm`: int32 products of matrices of 8 bits."""
+    lhs, rhs = node.tensor(input), node.tensor(mat2)
+    fits = lhs.dtype in ("int8", "uint8") and rhs.dtype == "int8" and len(lhs.shape) == len(rhs.shape) == 2
+    node.require_supported(fits, f"multiplies {lhs.dtype} by {rhs.dtype}")
+    types = (QuantizedType(each.dtype, (1.0,)) for each in (lhs, rhs))
+    return node.value(ops.matmul(lhs.expr, rhs.expr, *types), None)
+
+
 def _reduced(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
-    """Converts the sum."""
+    """Converts the sum. A sum of integers is int64, unless `dtype` gives another type."""
+    if (whole := node.tensor(input)).quantized is None and whole.dtype in INTEGERS:
+        wanted = dtype_of(node, dtype, "int64")
+        axes = node.reduced_axes(None if dim == [] else dim, len(whole.shape))
+        wide = node.emit(relax.op.astype(whole.expr, wanted), "wide")
+        return node.value(relax.op.sum(wide, axis=axes, keepdims=node.flag(keepdim)), None)
     x = operand(node, input)
     rank = len(shape_of(x))
     axes = node.reduced_axes(None if dim == [] else dim, rank)
@@ -307,6 +327,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::linear": _linear,
     "aten::log": function(real.of_relax(relax.op.log)),
     "aten::matmul": _matmul,
+    "aten::_int_mm": _integer_product,
     "aten::mm": _matmul,
     "aten::pow": _power,
     "aten::rms_norm": _rms_norm,

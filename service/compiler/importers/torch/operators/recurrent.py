@@ -1,12 +1,13 @@
-"""LSTM and GRU whose activations are quantized at run time (`torch.ao.quantization.quantize_dynamic`), unrolled into
-their steps.
+"""LSTM, GRU and plain recurrent layers, unrolled into their steps. Their weights are real, or their activations are
+quantized at run time (`torch.ao.quantization.quantize_dynamic`).
 
-As in PyTorch (aten/src/ATen/native/RNN.cpp), the inputs of all steps have one range and are multiplied by the weights
-at once; the state of each step has a range of its own. The gates are real values.
+As in PyTorch (aten/src/ATen/native/RNN.cpp), the inputs of all steps are multiplied by the weights at once. If they are
+quantized, they have one range, and the state of each step has a range of its own. The gates are real values.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from tvm import relax
 from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators.dynamic import scaled
-from service.compiler.importers.torch.packed import Cell
+from service.compiler.importers.torch.packed import Cell, Packed
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
@@ -69,6 +70,18 @@ def _gru_step(of_input: _Gates, of_state: _Gates, state: State) -> State:
     new = of_input.of("tanh", apply(relax.op.add, of_input.part(2), remembered))
     change = apply(relax.op.multiply, apply(relax.op.subtract, hidden, new), update)
     return (apply(relax.op.add, change, new),)
+
+
+def _plain_step(function: str) -> Step:
+    """Returns the step of a layer without gates: `function` of the sum of both products."""
+
+    def step(of_input: _Gates, of_state: _Gates, _: State) -> State:
+        total = of_input.sum(of_state, 0)
+        if function == "relu":
+            return (of_input.made(relax.op.nn.relu(total)),)
+        return (of_input.of(function, total),)
+
+    return step
 
 
 def _layers(
@@ -141,16 +154,28 @@ def _run(
     width, hidden = cell.of_input.weight.data.shape[1], cell.of_state.weight.data.shape[1]
     node.require(shape_of(x)[-1] == width, f"cannot multiply shape {list(shape_of(x))} by weights for {width} values")
     made = Real(node.emit, x)
-    products = node.emit(scaled(node, x, cell.of_input, reduced=cell.reduced), "input_products")
+    products = _products(node, x, cell.of_input, cell, "input_products")
     passed: list[relax.Expr] = []
     steps = range(shape_of(x)[1])
     for index in reversed(steps) if is_backward else steps:
         part = made(relax.op.strided_slice(products, [1], [index], [index + 1]))
-        of_state = node.emit(scaled(node, state[0], cell.of_state, reduced=cell.reduced), "state_products")
+        of_state = _products(node, state[0], cell.of_state, cell, "state_products")
         of_input = _Gates(made, made(relax.op.reshape(part, shape_of(of_state))), hidden)
         state = step(of_input, _Gates(made, of_state, hidden), state)
         passed.append(state[0])
     return passed[::-1] if is_backward else passed, state
+
+
+def _products(node: Node, x: relax.Expr, layer: Packed, cell: Cell, part: str) -> relax.Expr:
+    """Returns the rows of `x` times the weights of a cell."""
+    if layer.weight.quantization is not None:
+        return node.emit(scaled(node, x, layer, reduced=cell.reduced), part)
+    columns = relax.const(np.ascontiguousarray(layer.weight.data.T))
+    bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
+    shape = shape_of(x)
+    rows = node.emit(relax.op.reshape(x, (math.prod(shape[:-1]), shape[-1])), "rows")
+    made = node.emit(ops.real_matmul(rows, columns, bias), part)
+    return node.emit(relax.op.reshape(made, (*shape[:-1], len(layer.weight.data))), part)
 
 
 def _initial(node: Node, value: Any, shape: tuple[int, int, int], rows: tuple[int, ...]) -> list[relax.Expr]:
@@ -215,8 +240,61 @@ def _gru(
     return run(count=num_layers, is_bidirectional=bidirectional, is_batch_first=batch_first)
 
 
+def _real_cells(node: Node, params: Any, has_biases: Any) -> list[Cell]:
+    """Returns the cells of a list of weights: for each, those of the input and of the state, and their biases."""
+    parts, each = params if isinstance(params, list | tuple) else [], 4 if node.flag(has_biases) else 2
+    node.require(len(parts) % each == 0, f"has {len(parts)} parameters, not {each} for each cell")
+    found = [part for part in parts if isinstance(part, Tensor) and part.data.dtype == np.float32]
+    node.require_supported(len(found) == len(parts), "has parameters that are not constants of float32")
+    cells = []
+    for first in range(0, len(found), each):
+        weights, biases = found[first : first + 2], [part.data for part in found[first + 2 : first + each]]
+        fits = all(part.data.ndim == 2 for part in weights) and all(
+            bias.shape == (len(part.data),) for part, bias in zip(weights, biases, strict=False)
+        )
+        node.require(fits, "has parameters of shapes that do not fit together")
+        of_input, of_state = (Packed(part, bias) for part, bias in zip(weights, biases or (None, None), strict=True))
+        cells.append(Cell(of_input, of_state, reduced=False))
+    return cells
+
+
+def _real(step: Step, gates: int, states: int = 1) -> Callable[..., tuple[Value, ...]]:
+    """Returns the rule of a layer with real weights. `states` is the number of states of each cell."""
+
+    def convert(
+        node: Node,
+        input: Any,
+        hx: Any,
+        params: Any,
+        has_biases: Any,
+        num_layers: Any,
+        dropout: Any,
+        train: Any,
+        bidirectional: Any,
+        batch_first: Any,
+    ) -> tuple[Value, ...]:
+        _check_inference(node, dropout, train)
+        given = hx if isinstance(hx, list | tuple) else [hx]
+        node.require_supported(len(given) == states, "has other operands than a tensor of steps and its states")
+        count = node.integer(num_layers, 1) * (2 if node.flag(bidirectional) else 1)
+        projected = isinstance(params, list | tuple) and len(params) == count * (5 if node.flag(has_biases) else 3)
+        node.require_supported(not projected, "projects its states (proj_size)")
+        cells = _real_cells(node, params, has_biases)
+        run = partial(_layers, node, input, given, cells, step, gates)
+        return run(count=num_layers, is_bidirectional=bidirectional, is_batch_first=batch_first)
+
+    return convert
+
+
 def _check_inference(node: Node, dropout: Any, train: Any) -> None:
     node.require_supported(not node.flag(train) or node.real(dropout) == 0, "drops values at random, as in training")
 
 
-RULES = {"aten::quantized_gru": _gru, "aten::quantized_lstm": _lstm}
+RULES: dict[str, Callable[..., tuple[Value, ...]]] = {
+    "aten::gru": _real(_gru_step, _GRU_GATES),
+    "aten::lstm": _real(_lstm_step, _LSTM_GATES, 2),
+    "aten::quantized_gru": _gru,
+    "aten::quantized_lstm": _lstm,
+    "aten::rnn_relu": _real(_plain_step("relu"), 1),
+    "aten::rnn_tanh": _real(_plain_step("tanh"), 1),
+}
