@@ -18,6 +18,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from threading import Event
@@ -135,7 +136,9 @@ class PictureQueue:
         except asyncio.CancelledError:
             waiting.is_withdrawn.set()
             work.add_done_callback(_retrieve)
-            await asyncio.wait([work])
+            while not work.done():  # the caller may be canceled a second time
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
             raise
         finally:
             self._end(waiting)

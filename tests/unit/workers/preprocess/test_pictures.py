@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -152,3 +153,25 @@ async def test_addresses_of_one_ipv6_network_are_one_client() -> None:
         await service.finish("running")
         await service.began("other")
         assert service.order == ["running", "other"]
+
+
+async def test_a_picture_that_is_withdrawn_twice_ends_after_its_thread() -> None:
+    """Otherwise, the exception that ends the decoding would be lost, and the next picture would begin too soon."""
+    began, ended = threading.Event(), threading.Event()
+
+    def decode(is_withdrawn: Callable[[], bool]) -> bytes:
+        began.set()
+        while not is_withdrawn():
+            time.sleep(0.001)
+        time.sleep(0.05)
+        ended.set()
+        raise RuntimeError("withdrawn")
+
+    task = asyncio.create_task(PictureQueue(threads=2).run("client", LARGE, decode))
+    assert await asyncio.to_thread(began.wait, GIVE_UP_S)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([task], timeout=GIVE_UP_S)
+    assert task.cancelled()
+    assert ended.is_set()
