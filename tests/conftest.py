@@ -1,11 +1,13 @@
 """Fixtures and settings for all tests."""
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.support import kernel_cache
+from tests.support import build_caches
 
 # All runs use the same examples, so that a new failure is caused by a change of the code. `make test-all` draws new
 # examples. Examples have no deadline, because they take longer on a busy machine.
@@ -16,6 +18,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 os.environ.setdefault("OCTET_BUILD_NICE", "0")  # other tests run at the same time, and tests wait for their builds
 
 
+_SLOW_TIMEOUT_S = 900
+_CLUSTER = Path(__file__).parent / "cluster"
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Gives more time to tests that take minutes."""
+    for item in items:
+        is_slow = item.get_closest_marker("slow") is not None or item.path.is_relative_to(_CLUSTER)
+        if is_slow and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_S))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if kernel_cache.start():
-        config.add_cleanup(kernel_cache.end)
+    if build_caches.start():
+        config.add_cleanup(build_caches.end)
+    os.environ.setdefault("SSL_CERT_FILE", str(build_caches.one_authority()))

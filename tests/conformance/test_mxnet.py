@@ -63,8 +63,15 @@ def test_compiled_networks_equal_the_oracle(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("name", NAMES)
+# `make test` compiles each network for one target, in rotation, and `make test-all` for every target.
+KERNELS = [
+    pytest.param(name, target, marks=[pytest.mark.slow] * (number % len(HERE) != index), id=f"{name}-{target}")
+    for number, name in enumerate(NAMES)
+    for index, target in enumerate(HERE)
+]
+
+
+@pytest.mark.parametrize(("name", "target"), KERNELS)
 def test_kernels_equal_mxnet(name: str, target: Target, tmp_path: Path) -> None:
     inputs, expected = answers_of(name)
     imported = import_model(packed(name))

@@ -44,8 +44,8 @@ def differences(name: str, judge: Judge, seeds: range) -> list[str]:
     return found
 
 
-def test_a_few_graphs_are_equal_or_refused(drawn: tuple[str, Judge]) -> None:
-    assert not differences(*drawn, range(FIRST, FIRST + 2))
+def test_a_graph_is_equal_or_refused(drawn: tuple[str, Judge]) -> None:
+    assert not differences(*drawn, range(FIRST, FIRST + 1))
 
 
 @pytest.mark.slow

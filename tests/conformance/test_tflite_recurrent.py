@@ -15,7 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, MODES_OF
 from service.core.errors import MalformedModel, Unsupported
 from tests.support.conformance import assert_oracle_equals_litert
-from tests.support.qnn_models import compile_and_run_all
+from tests.support.qnn_models import compiled_function
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 from tests.support.tflite_recurrent import FIRST, MODELS, lstm_model, variable_model
 
@@ -42,9 +42,9 @@ def test_compiled_sequence_equals_the_oracle(name: str) -> None:
     ones = [[rng.integers(-128, 128, spec.shape, np.int8) for spec in imported.signature.inputs] for _ in range(CALLS)]
     states = [state.first() for state in imported.signature.states]
     expected = oracle.run_sequence(imported.module, mode, ones, states)
-    compiled = canonicalize(imported.module, mode)
+    run = compiled_function(canonicalize(imported.module, mode))
     for inputs, wanted in zip(ones, expected, strict=True):
-        results = compile_and_run_all(compiled, [*inputs, *states])
+        results = run([*inputs, *states])
         states = results[len(wanted) :]
         for ours, theirs in zip(results, wanted, strict=False):
             np.testing.assert_array_equal(ours, theirs)

@@ -58,11 +58,13 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
     evidence.compare(model, mode, actual, expected, TOLERANCES.get(path.stem, 0))
 
 
+# The networks that `make test` compiles for every engine, and those that only `make test-all` compiles.
+EVERY_ENGINE, SLOW = ("residual", "dynamic"), ("recurrent_traced",)
 COMPILED = [
     pytest.param(
         path,
         mode,
-        marks=[] if mode == FBGEMM or path.stem in ("residual", "dynamic", "recurrent") else pytest.mark.slow,
+        marks=[] if path.stem in EVERY_ENGINE or (mode == FBGEMM and path.stem not in SLOW) else pytest.mark.slow,
     )
     for path, mode in CASES
 ]

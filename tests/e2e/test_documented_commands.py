@@ -24,6 +24,7 @@ import pytest
 import typer.main
 
 from service.cli.command_line import command_line
+from tests.support.build_caches import share_caches
 from tests.support.documented import ROOT, Command, commands_of, inline_commands, pages, provide
 from tests.support.serving import environment
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
@@ -77,6 +78,7 @@ class Reader:
         path = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
         self.environment = inherited | {"PATH": path, "HOME": str(folder)}
         self._server = ExitStack()
+        share_caches(folder / ".local" / "share" / "octet")
 
     def __enter__(self) -> Reader:
         self._server.enter_context(self._serving("octet serve"))

@@ -21,6 +21,7 @@ from service.core.errors import InvalidTensor, NotFound
 from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.core.target import parse_target
+from tests.support.build_caches import share_caches
 from tests.support.compiled import Unreported
 from tests.support.onnx_reference import Reference
 
@@ -37,6 +38,7 @@ def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:
         scratch = folder / f"scratch-{sizes}-{len(digests)}"
         scratch.mkdir(parents=True)
         request = CompileRequest(source, digest_of_file(source), parse_target("host"), "onnxruntime", options)
+        share_caches(folder)
         settings = Settings(data_dir=folder, allow_unsandboxed=True)
         digests.append(compile_model(request, layout, scratch, Unreported(), settings))
     return digests

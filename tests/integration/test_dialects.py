@@ -52,6 +52,7 @@ def softsign(stored: Array) -> Array:
 
 
 class TestExamples:
+    @pytest.mark.slow
     def test_python_takes_dialects_for_one_call(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.tflite", dialects.tflite_softsign())
         made = octet.compile(model, dialects=[dialects.SOFTSIGN])
@@ -60,6 +61,7 @@ class TestExamples:
             octet.compile(model)
         assert refused.value.op == "CUSTOM(FlexSoftsign) #0"
 
+    @pytest.mark.slow  # `make test` compiles the same formula from a TFLite file
     def test_softsign_of_onnx_equals_onnx_runtime(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.onnx", dialects.onnx_softsign())
         run("compile", model, "--dialect", dialects.SOFTSIGN, "--output", tmp_path / "out")  # 0: the outputs are equal

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,23 @@ def compiled(octet: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return folder, *octet("compile", DIGITS, "-o", folder)
 
 
-@pytest.fixture(scope="module")
-def served(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
+@contextmanager
+def serving_with(python: Path, folder: Path, **settings: Any) -> Iterator[Served]:
+    """Runs a server with the interpreter `python`. Its results are not shared with other tests, because its LiteRT
+    computes other outputs.
+    """
+    (folder / "data" / "results").mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
-        with serving(folder) as served:
+        with serving(folder, **settings) as served:
             yield served
             assert served.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def served(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving_with(python, tmp_path_factory.mktemp("served")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -174,26 +184,19 @@ def test_pushing_reports_the_difference(python: Path, served: Served, build: Any
 
 @pytest.mark.slow
 def test_a_server_may_accept_the_differences_of_all_builds(python: Path, tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", str(python))
-        with serving(tmp_path, accept_differences="true") as served:
-            build = served.ended(served.push()["id"])
-            assert (build["state"], build["options"]) == ("succeeded", {"accept_differences": True})
-            assert served.label(3) == 3
-            assert served.stop() == 0
+    with serving_with(python, tmp_path, accept_differences="true") as served:
+        build = served.ended(served.push()["id"])
+        assert (build["state"], build["options"]) == ("succeeded", {"accept_differences": True})
+        assert served.label(3) == 3
 
 
 @pytest.mark.slow
 def test_a_restored_table_contains_the_differences(python: Path, tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", str(python))
-        with serving(tmp_path) as served:
-            before = served.ended(served.push()["id"])
-            assert served.stop() == 0
-        for file in (tmp_path / "data").glob("octet.db*"):
-            file.unlink()
-        with serving(tmp_path) as served:
-            (after,) = served.client.get("/api/v1/builds").json()["builds"]
-            assert (after["state"], after["artifact"]) == ("different", before["artifact"])
-            assert after["error"]["code"] == "different"
-            assert served.stop() == 0
+    with serving_with(python, tmp_path) as served:
+        before = served.ended(served.push()["id"])
+    for file in (tmp_path / "data").glob("octet.sqlite3*"):
+        file.unlink()
+    with serving_with(python, tmp_path) as served:
+        (after,) = served.client.get("/api/v1/builds").json()["builds"]
+        assert (after["state"], after["artifact"]) == ("different", before["artifact"])
+        assert after["error"]["code"] == "different"

@@ -1,5 +1,7 @@
-"""Commands without a server: compile to a folder, run the artifact, and verify it. Each command runs in a new
-process.
+"""Commands without a server: compile to a folder, run the artifact, and verify it.
+
+Commands that compile run in this process if the test is about another command, so that they share one zygote. Other
+commands run in new processes: those that run an artifact fork, which a process with threads must not.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from service.cache import OciLayout
+from service.cli.app import app
 from service.core.artifacts.artifact import ARTIFACT_TYPE, LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
 from service.core.target import TARGETS, detect_host
@@ -32,7 +36,7 @@ MODEL = EXAMPLES / "digits_int8.tflite"
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled") / "digits.octet"
-    octet("compile", MODEL, "--output", folder)
+    compile_here(MODEL, folder)
     return folder
 
 
@@ -80,14 +84,14 @@ def test_run_rejects_a_wrong_number_of_inputs(compiled: Path) -> None:
 
 def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
     first = octet_json("verify", compiled)
-    again = octet_json("compile", MODEL, "--output", compiled)
+    again = compile_here(MODEL, compiled)
     assert first["verified"] is True
     assert [entry["digest"] for entry in _artifacts(compiled)] == [again["artifact"]]
 
 
 def test_verify_fails_if_the_outputs_differ(copy: Path) -> None:
     """The artifact has the expected outputs of the other sample model instead of its own."""
-    octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
+    compile_here(EXAMPLES / "digits_uint8.tflite", copy.parent / "other")
     from service.core.artifacts.artifact import Report
 
     other, layout = OciLayout.open(copy.parent / "other"), OciLayout.open(copy)
@@ -135,8 +139,8 @@ def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
 
 def test_a_folder_for_another_machine_is_compiled_and_reported_as_unverified(tmp_path: Path) -> None:
     other = next(target for target in TARGETS if not target.runs_on(detect_host()))
-    process = octet("compile", MODEL, "--target", other.name, "--output", tmp_path / "out")
-    assert "not checked this host lacks" in process.stdout
+    printed = printed_here("compile", MODEL, "--target", other.name, "--output", tmp_path / "out")
+    assert "not checked this host lacks" in printed
     error = octet_json("run", tmp_path / "out", EXAMPLES / "digits" / "2.png", status=1)["error"]
     assert error["code"] == "unsupported"
     assert other.name in error["message"]
@@ -149,6 +153,18 @@ def octet(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[st
     return process
 
 
+def compile_here(model: Path, folder: Path) -> Any:
+    """Runs `octet compile` in this process, and returns what it prints."""
+    return json.loads(printed_here("compile", model, "--output", folder, "--json").splitlines()[-1])
+
+
+def printed_here(*arguments: object) -> str:
+    """Runs a command in this process, and returns its standard output."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def octet_json(*arguments: object, status: int = 0) -> Any:
     return json.loads(octet(*arguments, "--json", status=status).stdout)
 
@@ -159,11 +175,11 @@ def _artifacts(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_graph_that_was_printed_is_compiled(tmp_path: Path) -> None:
-    text = octet("inspect", MODEL, "--graph", "--constants").stdout
+    text = printed_here("inspect", MODEL, "--graph", "--constants")
     graph = tmp_path / "digits.qnn"
     graph.write_text(text)
-    assert octet("inspect", graph, "--graph", "--constants").stdout == text
-    octet("compile", graph, "--output", tmp_path / "from_text")
+    assert printed_here("inspect", graph, "--graph", "--constants") == text
+    compile_here(graph, tmp_path / "from_text")
     answer = octet_json("run", tmp_path / "from_text", EXAMPLES / "digits" / "8.png")
     stored = EXPECTED[MODEL.name]["reference"][8]
     assert answer["outputs"][0]["data"] == stored

@@ -39,6 +39,9 @@ COMMANDS = {
     "explain": ("explain", "FOLDER", "--seconds", "0"),
 }
 
+# All commands start their child in the same way, so most tests run only one of them in `make test`.
+ONE = [pytest.param(command, marks=[pytest.mark.slow] * (command != "run")) for command in COMMANDS]
+
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Iterator[Trap]:
@@ -52,7 +55,7 @@ def test_the_code_of_an_artifact_reaches_nothing(hostile: Trap, command: str) ->
     assert hostile.reached() == set()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ONE)
 def test_with_the_option_it_reaches_what_its_user_may(hostile: Trap, command: str) -> None:
     octet(hostile, command, "--unsandboxed", status=1 if command == "verify" else 0)
     assert hostile.reached() == {*hostile.traces, "remove a file", "connect"}
@@ -79,7 +82,7 @@ def test_a_pushed_artifact_reaches_nothing_during_its_verification(hostile: Trap
     assert hostile.reached() == set()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ONE)
 @pytest.mark.parametrize("arguments", [(), ("--unsandboxed",)])
 def test_a_crash_is_an_error_with_its_signal(tmp_path: Path, command: str, arguments: tuple[str, ...]) -> None:
     with trap(tmp_path, crash="*(volatile int*)0 = 0;") as crashing:
@@ -89,7 +92,7 @@ def test_a_crash_is_an_error_with_its_signal(tmp_path: Path, command: str, argum
     assert "Traceback" not in error["message"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ONE)
 def test_on_a_kernel_without_the_sandbox_nothing_is_run(hostile: Trap, command: str) -> None:
     process = octet(hostile, command, "--json", status=1, without_landlock=True)
     error = json.loads(process.stdout)["error"]

@@ -31,6 +31,7 @@ from service.core.target import parse_target
 from service.runtime.trust import Trust
 from service.workers.inference.artifacts import StoredArtifacts
 from service.workers.verifier import verify_artifact
+from tests.support.build_caches import share_caches
 from tests.support.compiled import EXAMPLES, Unreported
 from tests.support.poison import poisoned_copy
 from tests.support.signing import needs_signatures, write_pair
@@ -53,6 +54,7 @@ class Signed:
         scratch = folder / "scratch"
         scratch.mkdir()
         request = CompileRequest(MODEL, digest_of_file(MODEL), parse_target("host"), "litert-reference")
+        share_caches(folder)
         settings = Settings(data_dir=folder, allow_unsandboxed=True, signing_key=self.key, builder_id=BUILDER)
         self.digest = compile_model(request, self.layout, scratch, Unreported(), settings)
         self.envelope = self.layout.attached(self.digest, Report.PROVENANCE) or b""

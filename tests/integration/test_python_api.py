@@ -26,6 +26,7 @@ from service.core.models.arrays import Array
 from tests.support.compiled import EXAMPLES
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.serving import serving
+from tests.support.waiting import WORK_TIMEOUT_S
 
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
 MODEL = EXAMPLES / "digits_int8.tflite"
@@ -225,6 +226,7 @@ class TestOnAServer:
             client.models()
 
 
+@pytest.mark.slow  # like the commands of all pages but the README's
 def test_the_programs_of_the_page(url: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(EXAMPLES)
     (tmp_path / "README.md").write_text("# Octet")
@@ -235,7 +237,9 @@ def test_the_programs_of_the_page(url: str, tmp_path: Path) -> None:
     printed = []
     for program in programs:
         command = [sys.executable, "-c", program.replace("http://localhost:8080", url)]
-        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=WORK_TIMEOUT_S
+        )
         assert ended.returncode == 0, ended.stderr
         printed.append(ended.stdout.splitlines())
     compiled, quantized, served, refused = printed

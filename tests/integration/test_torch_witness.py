@@ -18,8 +18,8 @@ from service.core.builds.options import with_shapes
 from service.core.digest import digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target
+from tests.support.build_caches import share_caches
 from tests.support.compiled import Unreported
-from tests.support.kernel_cache import share_kernels
 from tests.support.torchscript import FOLDER
 
 PYTHON = default_home().python("torch")
@@ -28,7 +28,7 @@ PYTHON = default_home().python("torch")
 def numerics_of(file: str, numerics: str, folder: Path, python: Path) -> Any:
     source, layout, scratch = FOLDER / file, OciLayout(folder / "store"), folder / "scratch"
     scratch.mkdir()
-    share_kernels(scratch)
+    share_caches(scratch)
     with np.load(source.with_suffix(".npz")) as arrays:
         shape = next(arrays[name].shape for name in arrays.files if name.startswith(("input.", "x")))
     options = with_shapes({"": shape} if source.suffix == ".pt" else {})

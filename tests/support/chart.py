@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml import CSafeLoader  # the chart is parsed for each test, and libyaml is ten times as fast
 
 from tests.support.deployment import ROOT
+from tests.support.waiting import WORK_TIMEOUT_S
 
 CHART = ROOT / "deploy" / "helm" / "octet"
 EXAMPLES = CHART / "examples"
@@ -67,7 +69,7 @@ def run(*arguments: str | Path, values: str = "") -> subprocess.CompletedProcess
     assert program is not None
     more = ("--values", "-") if values else ()
     command = [program, *map(str, arguments), *more]
-    return subprocess.run(command, input=values, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, input=values, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
 
 
 def flags(values: Values) -> Sequence[str]:
@@ -84,7 +86,7 @@ def _rendered(values: Values) -> str:
 
 def rendered(values: Values) -> list[Object]:
     """Returns new copies of all objects of a release."""
-    return [each for each in yaml.safe_load_all(_rendered(values)) if each]
+    return [each for each in yaml.load_all(_rendered(values), Loader=CSafeLoader) if each]
 
 
 def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:

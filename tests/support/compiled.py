@@ -16,7 +16,7 @@ from service.core.builds.options import with_batch
 from service.core.digest import Digest, digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target
-from tests.support.kernel_cache import share_kernels
+from tests.support.build_caches import share_caches
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PICTURES = sorted((EXAMPLES / "digits").glob("*.png"))
@@ -42,7 +42,7 @@ def compile_file(
 ) -> Digest:
     """Compiles a model file for this machine. Returns the artifact's digest."""
     scratch.mkdir(parents=True)
-    share_kernels(scratch)
+    share_caches(scratch)
     request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics, with_batch(batch))
     return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
 

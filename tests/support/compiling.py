@@ -1,4 +1,4 @@
-"""Compiles and loads artifacts, so that tests can run them."""
+"""Compiles models and loads them, so that tests can run them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from service import runtime
-from service.cache import OciLayout
-from service.compiler.build.pipeline import CompileRequest, compile_model
+from service.compiler.build.pipeline import CompileRequest, make
+from service.compiler.build.steps import Steps
 from service.core.builds.build import Stage
+from service.core.builds.options import batch_of
 from service.core.digest import digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target
@@ -28,9 +29,15 @@ class Quiet:
 def compiled(
     source: Path, numerics: str, folder: Path, target: str = "host", options: Mapping[str, Any] | None = None
 ) -> runtime.Model:
-    """Compiles `source` in a store inside `folder`, for a target that this machine can run, and loads the artifact."""
+    """Imports, compiles and links `source` in sandboxed children, for a target that this machine can run, and loads it.
+
+    Unlike `compile_model`, this function neither computes the outputs of the oracle and of the reference runtime nor
+    compares them with those of the compiled model: its callers compare the model with answers of their own.
+    """
     scratch = folder / "scratch"
     scratch.mkdir()
-    layout = OciLayout(folder / "store")
     request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics, options or {})
-    return runtime.load(layout, compile_model(request, layout, scratch, Quiet(), Settings()))
+    steps = Steps(request, scratch, Quiet(), Settings())
+    signature = steps.imported().signature.batched(batch_of(request.options))
+    model = make(steps, signature)
+    return runtime.load_files(model.config, model.library, model.constants)

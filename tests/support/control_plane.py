@@ -30,6 +30,7 @@ from service.core.target import Host
 from service.db import Claim
 from service.workers.data_plane.plane import DataPlane
 from tests.support.asgi import client_of
+from tests.support.databases import place_database
 
 HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
 NOBODY = b"\0octet-test-nobody"  # the address of a socket on which no data plane listens
@@ -77,8 +78,11 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
+    own = Settings(data_dir=data_dir, **settings)
+    if not own.store_dir.exists() and not own.database_file.exists():
+        place_database(own.database_file)
     with (
-        assemble(Settings(data_dir=data_dir, **settings), HOST, DataPlane(NOBODY)) as services,
+        assemble(own, HOST, DataPlane(NOBODY)) as services,
         client_of(create_app(services)) as client,
     ):
         yield ControlPlane(services, client)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
+
+_PAUSE_S = 0.005  # between two requests of a client, so that the clients leave processor time to the server
 
 
 @dataclass
@@ -36,6 +38,7 @@ def under_load(ask: Callable[[], int], clients: int = 4) -> Iterator[Load]:
         while not over.is_set():
             latest[client] = status = ask()
             load.statuses.append(status)
+            over.wait(_PAUSE_S)
 
     threads = [threading.Thread(target=go_on, args=(client,)) for client in range(clients)]
     for thread in threads:
@@ -48,4 +51,4 @@ def under_load(ask: Callable[[], int], clients: int = 4) -> Iterator[Load]:
     finally:
         over.set()
         for thread in threads:
-            thread.join()
+            thread.join(WORK_TIMEOUT_S)

@@ -19,6 +19,7 @@ from typing import Any
 
 from scripts.demo import serving
 from tests.support.documented import ROOT
+from tests.support.waiting import WORK_TIMEOUT_S
 
 NOTEBOOKS = sorted(ROOT.glob("docs/**/*.ipynb"))
 SERVER = "http://localhost:8080"  # the server in notebooks; tests use a free port instead
@@ -63,6 +64,7 @@ def run(notebook: dict[str, Any], server: str, home: Path) -> list[list[dict[str
         capture_output=True,
         text=True,
         check=False,
+        timeout=WORK_TIMEOUT_S,
     )
     assert ended.returncode == 0, ended.stderr
     outputs = json.loads(ended.stdout.replace(str(home), "/tmp"))

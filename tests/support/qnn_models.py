@@ -52,10 +52,19 @@ def compile_and_run_each(
     module: tvm.IRModule, samples: Sequence[Sequence[np.ndarray]], target: str = "llvm"
 ) -> list[list[np.ndarray]]:
     """Like `compile_and_run_all`, for several samples; compiles once."""
+    run = compiled_function(module, target)
+    return [run(inputs) for inputs in samples]
+
+
+def compiled_function(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Compiles a module like `compile_and_run`. Returns a function that runs it and returns all outputs."""
     machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
-    results = [machine["main"](*(tvm.runtime.tensor(array) for array in inputs)) for inputs in samples]
-    several = [[result] if isinstance(result, tvm.runtime.Tensor) else result for result in results]
-    return [[tensor.numpy() for tensor in tensors] for tensors in several]
+
+    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+        return [tensor.numpy() for tensor in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
+
+    return run
 
 
 def float32(value: float) -> float:

@@ -19,8 +19,9 @@ import httpx
 
 from service.cli.events import Event, parse_events
 from service.core.builds.build import BuildState
+from tests.support.build_caches import share_caches
 from tests.support.compiled import EXAMPLES
-from tests.support.kernel_cache import share_kernels
+from tests.support.databases import place_database
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
@@ -144,7 +145,9 @@ def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served
     Args:
         log: the file to which it logs; by default the standard error of this process.
     """
-    share_kernels(data_dir / "data")
+    if not (data_dir / "data").exists():  # otherwise, the server restores its tables from the store
+        place_database(data_dir / "data" / "octet.sqlite3")
+    share_caches(data_dir / "data")
     with subprocess.Popen(
         command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, stderr=log, text=True, cwd=data_dir
     ) as process:

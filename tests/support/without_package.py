@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.support.build_caches import share_results
 from tests.support.waiting import WORK_TIMEOUT_S
 
 _ROOT = Path(__file__).parents[2]
@@ -22,6 +23,7 @@ def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -
     """
     links = folder / "site-packages"
     links.mkdir()
+    share_results(folder / "data")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not path.name.startswith(packages) and path.suffix != ".pth":
             (links / path.name).symlink_to(path)

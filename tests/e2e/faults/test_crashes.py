@@ -47,6 +47,7 @@ class Scene:
             headers={"Content-Type": "image/png"},
             timeout=WORK_TIMEOUT_S,
             trust_env=False,
+            verify=False,
         )
 
     def predict_safely(self, model: str) -> int:
@@ -127,7 +128,12 @@ def test_commands_show_the_quarantine_and_end_it(scene: Scene) -> None:
 
 def test_an_explicit_load_tries_it_again(scene: Scene) -> None:
     with pytest.raises(httpx.TransportError):
-        httpx.post(f"{scene.served.url}/v2/repository/models/poison/load", timeout=WORK_TIMEOUT_S, trust_env=False)
+        httpx.post(
+            f"{scene.served.url}/v2/repository/models/poison/load",
+            timeout=WORK_TIMEOUT_S,
+            trust_env=False,
+            verify=False,
+        )
     while scene.predict("digits").status_code != 200:
         time.sleep(0.02)
     (record,) = json.loads((scene.data_dir / "crashes.json").read_text()).values()
@@ -159,7 +165,7 @@ def test_a_killed_server_is_back_without_a_restart_of_the_rest(tmp_path: Path) -
 
 def is_ready(served: Served) -> bool:
     try:
-        ready = httpx.get(f"{served.url}/v2/health/ready", timeout=WORK_TIMEOUT_S, trust_env=False)
+        ready = httpx.get(f"{served.url}/v2/health/ready", timeout=WORK_TIMEOUT_S, trust_env=False, verify=False)
     except httpx.TransportError:
         return False
     return ready.status_code == 200

@@ -40,6 +40,7 @@ class Scene:
             headers={"Content-Type": "image/png"},
             timeout=WORK_TIMEOUT_S,
             trust_env=False,
+            verify=False,
         )
 
     @contextmanager
@@ -99,6 +100,7 @@ def test_refusing_a_body_that_is_too_large_needs_no_memory(scene: Scene) -> None
             headers=headers,
             timeout=WORK_TIMEOUT_S,
             trust_env=False,
+            verify=False,
         )
         assert (refused.status_code, refused.json()["code"]) == (400, "invalid_tensor"), refused.text
     assert set(load.statuses) == {200}

@@ -161,7 +161,7 @@ def test_a_blocked_standard_output_does_not_block_the_server(tmp_path: Path) -> 
         process = subprocess.Popen(
             command(tmp_path, port), env=environment(grpc=False), stdout=full, stderr=full, cwd=tmp_path
         )
-    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False) as client:
         try:
             eventually(lambda: is_ready(client))
             process.terminate()

@@ -13,6 +13,7 @@ from service.core.digest import Digest, digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target
 from tests.support import oci_registry
+from tests.support.build_caches import share_caches
 from tests.support.compiled import EXAMPLES, Unreported
 from tests.support.signing import write_pair
 
@@ -28,6 +29,7 @@ class Model:
         self.folder, self.root = folder, folder / "digits"
         self.layout = OciLayout(self.root)
         self.key, self.public = write_pair(folder, kind="ecdsa")
+        share_caches(folder)
         self.settings = Settings(
             data_dir=folder, allow_unsandboxed=True, signing_key=self.key, trusted_keys=str(self.public)
         )

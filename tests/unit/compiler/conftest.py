@@ -1,7 +1,8 @@
 """Distributes the parameters of each test over the targets.
 
-The first case of a test runs on all targets. Every other case runs on one target, in rotation; on the other targets, it
-is marked `slow`. So each run covers every case and every target, and `make test-all` covers every case on every target.
+Each case of a test runs on one target, in rotation; on the other targets, it is marked `slow`. If a test has fewer
+cases than there are targets, the first case also runs on the remaining targets. So each run covers every case and every
+target, and `make test-all` covers every case on every target.
 """
 
 from __future__ import annotations
@@ -35,11 +36,17 @@ def _share(test: Sequence[pytest.Function]) -> None:
             return
         others = tuple((name, id(value)) for name, value in item.callspec.params.items() if name != own)
         target = targets.setdefault(str(item.callspec.params[own]), len(targets))
-        cases[others].append((item, target))
-    for number, (first, *more) in enumerate(cases.values()):
+        if item.get_closest_marker("slow") is None:
+            cases[others].append((item, target))
+    turns = [
         # Each round begins with another target. Otherwise, if the number of a parameter's values is a multiple of the
         # number of targets, each value would always get the same target.
-        turn = (number + number // len(targets)) % len(targets)
-        for item, target in (first, *more):
-            if number > 0 and len(more) + 1 == len(targets) and target != turn:
+        (number + number // len(targets)) % len(targets)
+        for number in range(len(cases))
+    ]
+    remaining = set(targets.values()) - set(turns)
+    for number, case in enumerate(cases.values()):
+        chosen = {turns[number], *(remaining if number == 0 else ())}
+        for item, target in case:
+            if len(case) == len(targets) and target not in chosen:
                 item.add_marker(pytest.mark.slow)

@@ -23,7 +23,9 @@ def test_each_framework_has_an_example(found: dict[str, Example]) -> None:
     assert tuple(found) == FRAMEWORKS
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    "framework", [FRAMEWORKS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in FRAMEWORKS[1:])]
+)
 def test_equal_outputs_are_reported_as_equal(framework: str, found: dict[str, Example], tmp_path: Path) -> None:
     values = checked(found[framework], detect_host().target, tmp_path / "artifact")
     assert values == {"state": "equal", "detail": ""}

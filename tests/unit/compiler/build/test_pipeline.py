@@ -1,4 +1,7 @@
-"""The compiler's whole pipeline with its real child processes, from a file to a verified artifact."""
+"""The compiler's whole pipeline with its real child processes, from a file to a verified artifact.
+
+`make test-all` also builds the other sample model, and for the other targets, in the tests that build for several.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,20 @@ from service.core.target import TARGETS, detect_host, parse_target
 from tests.support import litert
 from tests.support.litert import MODES
 from tests.support.onnx_builder import OnnxBuilder
+from tests.support.tflite_builder import Quant
+from tests.support.tflite_models import conv2d_model
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"
+SAMPLES = [pytest.param(INT8, id="int8"), pytest.param(UINT8, id="uint8", marks=pytest.mark.slow)]
 BERT = Path(__file__).parents[3] / "fixtures" / "onnx" / "bert.qdq.onnx"
+
+
+_OTHERS = [target for target in TARGETS if target.device == "cpu" and not target.runs_on(detect_host())]
+ELSEWHERE = [
+    pytest.param(target, marks=[pytest.mark.slow] * (number not in (0, len(_OTHERS) - 1)), id=str(target))
+    for number, target in enumerate(_OTHERS)
+]
 
 
 class Recorder:
@@ -80,8 +93,14 @@ def build(
     return layout, compile_model(request, layout, scratch, progress or Recorder(), settings or Settings())
 
 
-@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
-@pytest.mark.parametrize("numerics", MODES)
+@pytest.mark.parametrize(
+    ("source", "numerics"),
+    [
+        pytest.param(source, mode, marks=[pytest.mark.slow] * (number == index), id=f"{source.stem}-{mode}")
+        for number, source in enumerate([UINT8, INT8])
+        for index, mode in enumerate(MODES)
+    ],
+)
 def test_the_artifact_computes_the_same_as_litert(source: Path, numerics: str, tmp_path: Path) -> None:
     progress = Recorder()
     layout, digest = build(source, tmp_path, numerics=numerics, progress=progress)
@@ -103,7 +122,7 @@ def test_the_artifact_computes_the_same_as_litert(source: Path, numerics: str, t
         np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
 
 
-@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
+@pytest.mark.parametrize("source", SAMPLES)
 def test_an_artifact_that_counts_has_the_outputs_of_the_served_one(source: Path, tmp_path: Path) -> None:
     served = runtime.load(*build(source, tmp_path / "served", numerics=XNNPACK))
     layout, digest = build(source, tmp_path / "counting", numerics=XNNPACK, options={"counts": True})
@@ -163,13 +182,23 @@ def test_the_profile_is_logged(calls: list[Any], line: str, tmp_path: Path, monk
     assert line in progress.lines
 
 
-def test_repeating_a_build_gives_the_same_digest(tmp_path: Path) -> None:
-    _, first = build(INT8, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
-    _, second = build(INT8, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))
+def layer(folder: Path, seed: int = 0) -> Path:
+    """Writes a TFLite file of one small convolution with random weights."""
+    rng, path = np.random.default_rng(seed), folder / f"layer{seed}.tflite"
+    weights, bias = rng.integers(-127, 128, (4, 3, 3, 4)).astype(np.int8), rng.integers(-99, 100, 4, np.int32)
+    path.write_bytes(conv2d_model((1, 5, 5, 4), weights, bias, Quant(0.1, 3), Quant(0.02), Quant(0.9, -5)))
+    return path
+
+
+@pytest.mark.parametrize("source", [None, pytest.param(INT8, marks=pytest.mark.slow)], ids=["layer", "int8"])
+def test_repeating_a_build_gives_the_same_digest(source: Path | None, tmp_path: Path) -> None:
+    source = source or layer(tmp_path)
+    _, first = build(source, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
+    _, second = build(source, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))
     assert first == second
 
 
-@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
+@pytest.mark.parametrize("source", SAMPLES)
 def test_a_batch_gives_the_outputs_of_its_samples(source: Path, tmp_path: Path) -> None:
     one = runtime.load(*build(source, tmp_path / "one"))
     layout, digest = build(source, tmp_path / "three", options=with_batch(3))
@@ -205,9 +234,9 @@ def test_onnx_runtime_is_a_witness_of_a_model_with_external_data(tmp_path: Path)
 
 
 def test_cached_outputs_are_not_computed_again(tmp_path: Path) -> None:
-    settings, again = Settings(data_dir=tmp_path / "data"), Recorder()
-    first, digest = build(INT8, tmp_path / "a", settings=settings)
-    second, same = build(INT8, tmp_path / "b", settings=settings, progress=again)
+    settings, again, source = Settings(data_dir=tmp_path / "data"), Recorder(), layer(tmp_path)
+    first, digest = build(source, tmp_path / "a", settings=settings)
+    second, same = build(source, tmp_path / "b", settings=settings, progress=again)
     assert same == digest
     assert sorted(line for line in again.lines if "result found in the cache" in line) == [
         "import: result found in the cache",
@@ -219,11 +248,11 @@ def test_cached_outputs_are_not_computed_again(tmp_path: Path) -> None:
 
 
 def test_a_cached_output_is_used_only_for_its_upload_and_mode(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path / "data")
-    build(INT8, tmp_path / "a", settings=settings)
+    settings, source = Settings(data_dir=tmp_path / "data"), layer(tmp_path)
+    build(source, tmp_path / "a", settings=settings)
     other_file, other_mode = Recorder(), Recorder()
-    build(UINT8, tmp_path / "b", settings=settings, progress=other_file)
-    build(INT8, tmp_path / "c", settings=settings, numerics=XNNPACK, progress=other_mode)
+    build(layer(tmp_path, seed=1), tmp_path / "b", settings=settings, progress=other_file)
+    build(source, tmp_path / "c", settings=settings, numerics=XNNPACK, progress=other_mode)
     assert not any("result found in the cache" in line for line in other_file.lines)
     cached = [line for line in other_mode.lines if "result found in the cache" in line]
     assert cached == ["import: result found in the cache"]
@@ -240,9 +269,7 @@ def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path) -> Non
         (tmp_path / "scratch" / "import").rmdir()
 
 
-@pytest.mark.parametrize(
-    "target", [target for target in TARGETS if target.device == "cpu" and not target.runs_on(detect_host())], ids=str
-)
+@pytest.mark.parametrize("target", ELSEWHERE)
 def test_an_artifact_for_other_hardware_is_not_marked_as_verified(target: object, tmp_path: Path) -> None:
     progress = Recorder()
     layout, digest = build(INT8, tmp_path, target=str(target), progress=progress)
@@ -291,7 +318,7 @@ def test_a_damaged_file_fails_at_import(content: bytes, error: type[OctetError],
 
 
 def test_unsupported_operator_is_named(tmp_path: Path) -> None:
-    from tests.support.tflite_builder import ModelBuilder, Quant
+    from tests.support.tflite_builder import ModelBuilder
 
     builder = ModelBuilder()
     x, y = builder.tensor("x", (1, 4), np.int8, Quant(1.0)), builder.tensor("y", (1, 4), np.int8, Quant(1.0))

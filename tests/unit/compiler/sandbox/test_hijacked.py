@@ -21,6 +21,7 @@ from service.core.settings import Settings
 from service.core.target import detect_host
 from tests.support import hijacked
 from tests.support.assembly import assemble, constructor, function, pointer
+from tests.support.build_caches import share_results
 
 MODEL = Path(__file__).parents[4] / "examples" / "digits_int8.tflite"
 TARGET = detect_host().target
@@ -39,7 +40,10 @@ class Log:
 
 
 def build(folder: Path, name: str, log: Log | None = None) -> Digest:
-    """Compiles the sample model into a separate store. Builds with the same `folder` share everything else."""
+    """Compiles the sample model into a separate store. Builds with the same `folder` share everything else. All builds
+    share what honest children compute: the imported model and the expected outputs.
+    """
+    share_results(folder)
     scratch = folder / name
     scratch.mkdir(parents=True)
     request = CompileRequest(MODEL, digest_of_file(MODEL), TARGET, "litert-reference", {})

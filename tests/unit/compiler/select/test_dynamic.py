@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ pytestmark = [
     pytest.mark.skipif(not HERE, reason="no x86-64 target runs here"),
     pytest.mark.parametrize("target", HERE, ids=lambda target: target.name),
 ]
+
+
+def slow(*values: Any) -> Any:
+    """Parameters of `make test-all` only."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 OF_LITERT = pytest.mark.parametrize("mode", [LITERT_REFERENCE, XNNPACK])
 OF_PYTORCH = pytest.mark.parametrize("mode", [FBGEMM, QNNPACK])
 
@@ -67,7 +75,7 @@ def dense(emit: Emit, x: relax.Var, weights: Array) -> relax.Var:
 
 @OF_LITERT
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize(("rows", "depth"), [(1, 16), (5, 37), (9, 64)])
+@pytest.mark.parametrize(("rows", "depth"), [slow(1, 16), (5, 37), slow(9, 64)])
 def test_dense_layers(rows: int, depth: int, symmetric: bool, mode: str, target: Target, tmp_path: Path) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         first = emit(relax.op.nn.relu(layer(emit, inputs[0], 33, [1], DENSE, symmetric=symmetric)))
@@ -79,7 +87,7 @@ def test_dense_layers(rows: int, depth: int, symmetric: bool, mode: str, target:
 
 @OF_LITERT
 @pytest.mark.parametrize("kernel", [CONV2D, DEPTHWISE])
-@pytest.mark.parametrize("shape", [(1, 6, 5, 16), (2, 9, 9, 24)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 6, 5, 16), slow((2, 9, 9, 24))], ids=str)
 def test_images(shape: tuple[int, ...], kernel: str, mode: str, target: Target, tmp_path: Path) -> None:
     axes = [3] if kernel == CONV2D else [1, 2, 3]
 
@@ -93,7 +101,7 @@ def test_images(shape: tuple[int, ...], kernel: str, mode: str, target: Target, 
 
 @OF_PYTORCH
 @pytest.mark.parametrize("reduced", [True, False])
-@pytest.mark.parametrize(("rows", "spread"), [(5, 3e-3), (9, 30.0)])
+@pytest.mark.parametrize(("rows", "spread"), [(5, 3e-3), slow(9, 30.0)])
 def test_one_range_for_all_rows(
     rows: int, spread: float, reduced: bool, mode: str, target: Target, tmp_path: Path
 ) -> None:

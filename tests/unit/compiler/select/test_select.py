@@ -21,6 +21,7 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
 from service.core.target import TARGETS
+from tests.support.examples import examples
 from tests.support.kernel_networks import (
     Network,
     Tensor,
@@ -35,7 +36,7 @@ from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 from tests.support.selected import RUNNING, in_turns, run_selected, selected
 
 NETWORKS = settings(
-    max_examples=4,
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

@@ -5,12 +5,23 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import subprocess
+import sys
 
 from service.core.cluster.running import RunningCalls
 from service.core.digest import Digest, digest_of
 
 FIRST, SECOND = digest_of(b"first"), digest_of(b"second")
 SLOTS, DIGEST_BYTES = 16_384, 71  # the constants of service/native/plane/control/loading.cc
+# Marks an artifact, and is then killed. Arguments: the descriptor, the sizes, and the digest.
+KILLED = """
+import mmap, os, signal, sys
+descriptor, slots, digest_bytes = map(int, sys.argv[1:4])
+memory = mmap.mmap(descriptor, slots * (1 + digest_bytes))
+memory[slots : slots + digest_bytes] = sys.argv[4].encode()
+memory[0] = True
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 class DataPlane:
@@ -47,12 +58,9 @@ def test_marked_artifacts_are_listed_once() -> None:
 
 def test_a_mark_outlives_the_process_that_set_it() -> None:
     running = RunningCalls()
-    pid = os.fork()
-    if pid == 0:
-        plane = DataPlane(running)
-        plane.mark(plane.place(FIRST))
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
+    numbers = running.descriptor, SLOTS, DIGEST_BYTES
+    command = [sys.executable, "-c", KILLED, *map(str, numbers), FIRST]
+    assert subprocess.run(command, pass_fds=[running.descriptor]).returncode == -signal.SIGKILL
     assert running.marked_artifacts() == [FIRST]
     running.clear()
     assert running.marked_artifacts() == []

@@ -42,12 +42,11 @@ def fits(made: DeviceCode, capability: str, tile: GpuTile) -> bool:
     return taken * min(tile.resident, GPUS[capability].threads // tile.threads) <= REGISTERS
 
 
+# `make test` compiles every third tile, and none of sm_75, because tests of sm_80 cover the same instructions.
 ALL_TILES = [
-    pytest.param(
-        capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75")
-    )  # tests of sm_80 cover the same instructions
+    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75" or number % 3 > 0))
     for capability in CAPABILITIES
-    for tile in tiles(capability)
+    for number, tile in enumerate(tiles(capability))
 ]
 
 

@@ -73,7 +73,7 @@ def operands(name: str, weight_type: QuantizedType) -> tuple[Array, Array]:
     return RNG.integers(0, 256, shape).astype(np.uint8), weights
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_bias", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", WEIGHT_TYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_computed_weights_give_the_sums_of_constant_ones(name: str, kind: str, has_bias: bool) -> None:
