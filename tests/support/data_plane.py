@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,7 @@ class DataPlane:
     Attributes:
         http, grpc: the addresses of the data plane while `lifespan` is active.
         process: the data plane process.
+        preprocess: does the work of a preprocessing process over one connection.
         registry: the registry of models, which sends the data plane orders to load them.
         app: the application that handles requests that the data plane forwards.
     """
@@ -84,6 +85,7 @@ class DataPlane:
         self.process: subprocess.Popen[bytes] | None = None
         self.metrics = Metrics()
         self.audited: list[tuple[str, Any]] = []
+        self.preprocess: Callable[[socket.socket], Coroutine[Any, Any, None]] = answer
         self._address = b"\0octet-test-" + os.urandom(8).hex().encode()
         self._reads = [runners.folder(), *reads]
         self.orders = plane.DataPlane(self._address)
@@ -229,7 +231,7 @@ class DataPlane:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.setblocking(False)
             await asyncio.get_running_loop().sock_connect(connection, self._address + b"-preprocess")
-            await answer(connection)
+            await self.preprocess(connection)
 
 
 @asynccontextmanager

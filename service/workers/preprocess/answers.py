@@ -42,6 +42,7 @@ class Question(TypedDict, total=False):
         preprocessing: the metadata of the model that applies to pictures, as in `ModelMetadata.to_json`.
         inputs: for texts: the inputs for which the tensors are, as in `TokenSpec`.
         batches: for texts: the number of texts that a model without buckets takes in one call.
+        pads: for texts: true if the data plane pads tensors, without a change of the result.
         text: for texts: the processing, as in `TextProcessing.to_json`. The open file of its tokenizer comes with the
             question.
     """
@@ -54,6 +55,7 @@ class Question(TypedDict, total=False):
     preprocessing: Members
     inputs: list[Members]
     batches: int
+    pads: bool
     text: Members
 
 
@@ -137,7 +139,7 @@ class Answers:
             split = texts.split_texts(data)
             lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
             tokenizer = self._tokenizers.load(digest, texts.most_tokens(lengths, processing), descriptor)
-            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths))
+            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths, pads=question["pads"]))
             return texts.bytes_of(result[0].tensors)
 
         tensors = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work, _TEXT_LIMIT_S)

@@ -88,6 +88,8 @@ def tokenize(
     processing: TextProcessing,
     inputs: Sequence[TokenSpec],
     lengths: Sequence[int],
+    *,
+    pads: bool = False,
 ) -> Tokenized:
     """Returns the inputs of a model for `texts`. The smallest length that the longest text fits is used; shorter texts
     are padded.
@@ -95,13 +97,15 @@ def tokenize(
     Args:
         tokenizer: truncates texts to `most_tokens`.
         lengths: the result of `lengths_of`.
+        pads: true if the data plane pads tensors of any length, and the model ignores that padding. The length of the
+            longest text is then used.
 
     Raises:
         InvalidInput: the tokenizer fails.
     """
     encodings = _encode(tokenizer, [_prepared(text, processing) for text in texts])
     longest = max(len(each.ids) for each in encodings)
-    length = next(each for each in lengths if each >= longest)
+    length = longest if pads and longest > 0 else next(each for each in lengths if each >= longest)
     columns = {what: _padded(encodings, what, length, processing) for what in TokenInput}
     tensors = [
         np.ascontiguousarray(columns[_data_of(processing, spec)], np.dtype(DATATYPES[spec.datatype])) for spec in inputs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -15,7 +17,7 @@ from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Task
 from service.core.models.text import TextProcessing
 from tests.support import runners
-from tests.support.data_plane import DataPlane, connect, packed
+from tests.support.data_plane import DataPlane, client_of, connect, packed
 from tests.support.runners import encoder
 from tests.support.tables import Tables
 from tests.support.tokenizers import wordpiece
@@ -133,3 +135,24 @@ async def test_a_damaged_tokenizer_is_an_error_of_the_request(tables: Tables) ->
         path.unlink()
         response = await client.post(INFER, json=request("fox"))
         assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+
+
+async def test_a_tokenizer_that_ends_two_processes_is_refused(tables: Tables) -> None:
+    plane, questions = DataPlane(tables), 0
+
+    async def die(connection: socket.socket) -> None:
+        """Ends the connection when a question arrives."""
+        nonlocal questions
+        with connection:
+            await asyncio.get_running_loop().sock_recv(connection, 1)
+        questions += 1
+
+    plane.preprocess = die
+    async with client_of(plane) as client:
+        response = await client.post(INFER, json=request("fox"))
+        assert (response.status_code, response.json()["code"]) == (503, "restarting")
+        assert questions == 2
+        response = await client.post(INFER, json=request("fox"))
+        assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+        assert "ended twice while it used this tokenizer" in response.json()["error"]
+        assert questions == 2

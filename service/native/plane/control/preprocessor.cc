@@ -124,7 +124,10 @@ int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, c
   JsonWriter json;
   json.begin('{').member("type").string("question").member("question").integer(number);
   json.member("kind").string("text").member("peer").string(client).member("passes").boolean(true);
-  json.member("batches").integer(model.signature.batches).member("inputs").begin('[');
+  const auto& buckets = model.signature.buckets;
+  bool pads =
+      !buckets.empty() && std::all_of(buckets.begin(), buckets.end(), [](const Bucket& each) { return each.pads; });
+  json.member("batches").integer(model.signature.batches).member("pads").boolean(pads).member("inputs").begin('[');
   for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
   json.end(']').member("text").raw(model.text_json).end('}');
   ask(number, {exchange, json.take(), std::string(texts), std::move(handler), std::move(reservations), now_s(), 0,

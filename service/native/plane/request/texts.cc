@@ -58,11 +58,14 @@ std::string join_json(const JsonElements& elements) {
   return joined;
 }
 
-// Returns true if a tensor of this shape is an input of a call with so many texts.
+// Returns true if a tensor of this shape is an input of a call with so many texts. For a model with buckets, whether
+// the shapes of all inputs together suit one of them is checked later.
 bool is_possible(const Shape& shape, const Signature& signature, size_t input, int64_t texts) {
-  auto is_its = [&](const Bucket& bucket) { return bucket.inputs[input] == shape; };
-  if (!signature.buckets.empty()) return std::any_of(signature.buckets.begin(), signature.buckets.end(), is_its);
   Shape expected = signature.inputs[input].shape;
+  if (!signature.buckets.empty()) {
+    auto suits = [](int64_t size, int64_t wanted) { return wanted == kDynamic ? size > 0 : size == wanted; };
+    return std::equal(shape.begin(), shape.end(), expected.begin(), expected.end(), suits);
+  }
   if (expected.empty()) return false;
   if (signature.is_batched) expected[0] = texts;
   return shape == expected && texts == expected[0] && texts <= std::max(signature.batches, expected[0]);

@@ -14,6 +14,7 @@ import pytest
 
 from service.core.models.picture import MAX_PIXELS
 from service.workers.preprocess.pictures import SMALL_PIXELS, PictureQueue
+from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
 GIVE_UP_S = 60.0
@@ -141,6 +142,17 @@ async def test_a_picture_canceled_while_it_is_decoded_frees_its_memory() -> None
         await service.began("first")
         await service.withdraw("first")
         await service.began("second")
+
+
+async def test_work_that_exceeds_its_limit_is_reported() -> None:
+    queue, may_end = PictureQueue(threads=2), threading.Event()
+    work = asyncio.create_task(queue.run("10.0.0.1", 1, lambda _: bytes(may_end.wait(GIVE_UP_S)), limit_s=0.01))
+    try:
+        await eventually_async(lambda: queue.overdue == "a request took more than 0.01 s to preprocess")
+    finally:
+        may_end.set()
+        await work
+    assert queue.overdue == ""
 
 
 async def test_addresses_of_one_ipv6_network_are_one_client() -> None:

@@ -6,13 +6,20 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
+from service.core.digest import digest_of
+from service.workers.data_plane.frames import Frames, frame
 from service.workers.preprocess.process import answer
+from tests.support.tokenizers import wordpiece
 from tests.support.waiting import GIVE_UP_S
 
 # The code that runs in place of the decoder. It prints the result of each attempt.
@@ -92,6 +99,58 @@ def test_the_process_reaches_no_file_no_network_and_no_other_process(tmp_path: P
     attempts = json.loads(result.stdout)
     assert [name for name, is_refused in attempts.items() if not is_refused] == []
     assert secret.read_text() == "it"
+
+
+_RUN = """
+import sys
+from service.workers.preprocess.process import run
+from service.workers.supervised import Ready
+run(sys.argv[1], Ready(int(sys.argv[2])))
+"""
+
+
+def test_the_locked_process_decodes_pictures_and_tokenizes_texts(tmp_path: Path) -> None:
+    """The libraries need no file and no system call that the process gave up."""
+    data = wordpiece().to_str().encode()
+    (tmp_path / "tokenizer.json").write_bytes(data)
+    picture = BytesIO()
+    Image.new("RGB", (8, 6), "white").save(picture, "WEBP")
+    image = {"name": "image", "datatype": "UINT8", "shape": [1, 2, 2, 3]}
+    common = {"type": "question", "peer": "127.0.0.1"}
+    questions = [
+        ({**common, "question": 1, "kind": "picture", "pixels": 48, "input": image}, picture.getvalue()),
+        (
+            {
+                **{**common, "question": 2, "kind": "text", "passes": True, "batches": 1, "pads": False},
+                "inputs": [{"name": "input_ids", "datatype": "INT32", "shapes": [[1, 4]]}],
+                "text": {"tokenizer": str(digest_of(data)), "tokenizer_bytes": len(data)},
+            },
+            b"\3\0\0\0fox",
+        ),
+    ]
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = str(tmp_path / "link")
+        listener.bind(address)
+        listener.listen()
+        listener.settimeout(GIVE_UP_S)
+        process = subprocess.Popen([sys.executable, "-c", _RUN, address, "1"], stdout=subprocess.DEVNULL)
+        try:
+            connection, _ = listener.accept()
+            with connection, (tmp_path / "tokenizer.json").open("rb") as file:
+                connection.sendall(frame(*questions[0]))
+                socket.send_fds(connection, [frame(*questions[1])], [file.fileno()])
+                frames, found = Frames(), list[tuple[dict[str, Any], bytes]]()
+                connection.settimeout(GIVE_UP_S)
+                while len(found) < 2:
+                    found += frames.feed(connection.recv(1 << 16))
+            assert process.wait(GIVE_UP_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+    answers = {members["question"]: (members, rest) for members, rest in found}
+    assert answers[1][1] == b"\xff" * 12
+    assert answers[2][0]["tokens"] == [3]
+    assert answers[2][1] == struct.pack("<4i", 2, 7, 3, 0)
 
 
 @pytest.mark.anyio

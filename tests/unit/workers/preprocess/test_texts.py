@@ -73,6 +73,13 @@ def test_the_smallest_bucket_that_fits_is_used(text: str, length: int) -> None:
     assert (ids.shape, ids.dtype) == ((1, length), np.dtype("int32"))
 
 
+def test_a_model_that_pads_gets_the_length_of_the_longest_text() -> None:
+    lengths = lengths_of(PLAIN, BUCKETS, 2, 1)
+    tokenizer = load_tokenizer(wordpiece().to_str().encode(), most_tokens(lengths, PLAIN))
+    found = tokenize(tokenizer, ["fox", "the fox"], PLAIN, BUCKETS, lengths, pads=True)
+    assert found.tensors[0].tolist() == [[2, 7, 3, 0], [2, 4, 7, 3]]
+
+
 def test_only_buckets_for_so_many_texts_are_used() -> None:
     assert tokens(["fox", "the"], BUCKETS).tensors[0].shape == (2, 8)
     with pytest.raises(InvalidTensor, match="the request has 3 texts"):
