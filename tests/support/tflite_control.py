@@ -126,3 +126,24 @@ def endless() -> bytes:
 
     _run(builder, "CALL", [x], [y], add_subgraph(builder, [((2, 3), F)], body))
     return builder.build([x], [y])
+
+
+def two_entries(*, shared: bool = False) -> bytes:
+    """Returns a file with the signatures add (the first subgraph), multiply and again, which is the first one, too. If
+    `shared` is true, an operator of the first subgraph runs the second one.
+    """
+    builder = ModelBuilder()
+    x = builder.tensor("x", (2, 3), F)
+    number = add_subgraph(builder, [((2, 3), F)], MUL)
+    (y,) = ADD(builder, [x])
+    if shared:
+        z = builder.tensor("z", (2, 3), F)
+        builder.operator("CALL", [y], [z], schema.CallOptionsT(number))
+    builder.signature({"a": x}, {"b": y}, "add")
+    builder.signature({"c": 0}, {"d": 1}, "multiply")
+    builder.signature({"e": x}, {"f": y}, "again")
+    graph = builder.model.subgraphs[number]
+    signature = builder.model.signatureDefs[1]
+    signature.subgraphIndex = number
+    signature.inputs[0].tensorIndex, signature.outputs[0].tensorIndex = graph.inputs[0], graph.outputs[0]
+    return builder.build([x], [y])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from service.compiler.importers.tflite import import_model
@@ -16,36 +15,14 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import InvalidInput, MalformedModel, Unsupported
-from tests.support.tflite_builder import ModelBuilder
-from tests.support.tflite_control import ADD, MUL, add_subgraph
+from tests.support.tflite_control import two_entries
 
 F = np.float32
 X = np.arange(6, dtype=F).reshape(2, 3)
 
 
-def _model(*, shared: bool = False) -> bytes:
-    """Returns a file with the signatures add (the first subgraph), multiply and again, which is the first one, too. If
-    `shared` is true, an operator of the first subgraph runs the second one.
-    """
-    builder = ModelBuilder()
-    x = builder.tensor("x", (2, 3), F)
-    number = add_subgraph(builder, [((2, 3), F)], MUL)
-    (y,) = ADD(builder, [x])
-    if shared:
-        z = builder.tensor("z", (2, 3), F)
-        builder.operator("CALL", [y], [z], schema.CallOptionsT(number))
-    builder.signature({"a": x}, {"b": y}, "add")
-    builder.signature({"c": 0}, {"d": 1}, "multiply")
-    builder.signature({"e": x}, {"f": y}, "again")
-    graph = builder.model.subgraphs[number]
-    signature = builder.model.signatureDefs[1]
-    signature.subgraphIndex = number
-    signature.inputs[0].tensorIndex, signature.outputs[0].tensorIndex = graph.inputs[0], graph.outputs[0]
-    return builder.build([x], [y])
-
-
 def test_the_first_entry_point_is_the_default() -> None:
-    imported = import_model(_model())
+    imported = import_model(two_entries())
     assert [spec.name for spec in imported.signature.inputs] == ["a"]
     (notice,) = imported.notices
     assert notice == "this is the file's first entry point, add; choose another with --signature: multiply"
@@ -53,7 +30,7 @@ def test_the_first_entry_point_is_the_default() -> None:
 
 @pytest.mark.parametrize(("key", "names"), [("add", "ab"), ("multiply", "cd"), ("again", "ef")])
 def test_a_signature_is_what_litert_runs(key: str, names: str) -> None:
-    data = _model()
+    data = two_entries()
     chosen = with_entry(data, key)
     imported = import_model(chosen)
     specs = (*imported.signature.inputs, *imported.signature.outputs)
@@ -70,20 +47,20 @@ def test_a_signature_is_what_litert_runs(key: str, names: str) -> None:
 
 
 def test_the_command_line_chooses_it(tmp_path: Path) -> None:
-    (tmp_path / "model.tflite").write_bytes(_model())
+    (tmp_path / "model.tflite").write_bytes(two_entries())
     with upload_of(tmp_path / "model.tflite", signature="multiply") as upload:
         assert [spec.name for spec in import_model(upload.read_bytes()).signature.inputs] == ["c"]
 
 
 def test_an_unknown_signature_lists_the_others() -> None:
     with pytest.raises(InvalidInput, match="no signature 'train'") as caught:
-        with_entry(_model(), "train")
+        with_entry(two_entries(), "train")
     assert caught.value.hint == "it has: add, multiply, again"
 
 
 def test_a_subgraph_that_operators_run_is_no_entry_point() -> None:
     with pytest.raises(Unsupported, match="runs subgraph 1, which operators of the file run too"):
-        with_entry(_model(shared=True), "multiply")
+        with_entry(two_entries(shared=True), "multiply")
 
 
 def test_only_tflite_files_have_signatures(tmp_path: Path) -> None:
@@ -94,4 +71,4 @@ def test_only_tflite_files_have_signatures(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_refused() -> None:
     with pytest.raises(MalformedModel):
-        with_entry(_model()[:-100], "multiply")
+        with_entry(two_entries()[:-100], "multiply")
