@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from service.compiler.locating import Declined
@@ -20,6 +21,11 @@ __all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 
 _CHANGING_LAYOUT = ("move", "pack", "unpack")
 _REAL = ("rows", "float_")  # the prefixes of the families that compute float values
+
+# Structural hash of a tensor program -> the programs with this hash, and the digests of their texts. Writing a program
+# as text takes longer than comparing it with one that was written before, and a network of many steps has the same
+# kernels in each of them.
+_DIGESTS: dict[int, list[tuple[tirx.PrimFunc, Digest]]] = {}
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,9 @@ class Kernel:
     @cached_property
     def content(self) -> Digest:
         """The digest of the program's text. Equal programs are compiled only once."""
-        of_gpu = isinstance(self.function, DeviceFunction)
-        return digest_of((self.function.source if of_gpu else str(self.function)).encode())
+        if isinstance(self.function, DeviceFunction):
+            return digest_of(self.function.source.encode())
+        return _digest_of_program(self.function)
 
     @property
     def tensor_program(self) -> tirx.PrimFunc:
@@ -85,3 +92,14 @@ class Kernel:
     def launch(self) -> Launch | None:
         """The launch parameters of a GPU kernel; None for a CPU kernel."""
         return self.function.launch if isinstance(self.function, DeviceFunction) else None
+
+
+def _digest_of_program(function: tirx.PrimFunc) -> Digest:
+    """Returns the digest of the program's text, or that of an equal program whose variables may have other names."""
+    known = _DIGESTS.setdefault(tvm_ffi.structural_hash(function), [])
+    for other, digest in known:
+        if tvm_ffi.structural_equal(other, function):
+            return digest
+    digest = digest_of(str(function).encode())
+    known.append((function, digest))
+    return digest

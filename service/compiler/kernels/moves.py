@@ -15,8 +15,9 @@ that images in blocks and contiguous tensors are handled alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
+from service.core.digest import digest_of
 from service.core.models.arrays import Array
 
 MOST_ELEMENTS = 1 << 21  # analyzing larger tensors would take too long
@@ -55,6 +57,11 @@ class Memory:
     offsets: Integers
     shape: tuple[int, ...]
     image: Image | None = None
+
+    @cached_property
+    def content(self) -> Hashable:
+        """A value that is equal for equal memories."""
+        return self.dtype, self.size, digest_of(self.offsets.tobytes()), self.shape, self.image
 
     @staticmethod
     def contiguous(shape: Sequence[int], dtype: str) -> Memory:
@@ -325,3 +332,10 @@ class Move:
     destination: Memory
     elements: Integers
     fill: int = 0
+
+    @cached_property
+    def content(self) -> Hashable:
+        """A value that is equal for equal moves."""
+        tables = tuple(None if table is None else table.tobytes() for table in self.tables)
+        ends = tuple(each.content for each in (*self.sources, self.destination))
+        return ends, tables, digest_of(self.elements.tobytes()), self.fill

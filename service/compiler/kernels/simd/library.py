@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tvm import relax
 
@@ -38,6 +38,7 @@ class SimdLibrary(Families):
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         self._choices = choices = choices or Choices()
         self.isa, self.mode, self.block = isa, mode, isa.lanes
+        self._moves: dict[Hashable, Kernel] = {}  # `Move.content` -> its kernel
         super().__init__({name: family(isa, mode, choices) for name, family in FAMILIES.items()})
 
     def plain(self, group: Group) -> PlainKernel:
@@ -67,7 +68,9 @@ class SimdLibrary(Families):
         return [None if is_identity(table) else table for table in part_tables(self.mode, join)]
 
     def move(self, made: Move) -> Kernel:
-        return move(self.isa, made)
+        if made.content not in self._moves:
+            self._moves[made.content] = move(self.isa, made)
+        return self._moves[made.content]
 
     def pack(
         self,
