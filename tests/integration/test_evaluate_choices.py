@@ -77,8 +77,8 @@ def test_an_input_with_a_fixed_value_is_evaluated_and_quantized(tmp_path: Path) 
     model.input("x", "float32", ["N", 4])
     condition = model.node("Greater", [model.input("rate", "int64", [1]), model.constant([8000], "int64")])
     weights = model.constant(np.random.default_rng(0).normal(0, 1, (4, 5)), "float32")
-    branches = {f"{name}_branch": scaled(op_type, weights) for name, op_type in (("then", "Neg"), ("else", "Abs"))}
-    model.node("If", [condition], ["y"], **branches)
+    then, otherwise = (scaled(op_type, weights) for op_type in ("Neg", "Abs"))
+    model.node("If", [condition], ["y"], then_branch=then, else_branch=otherwise)
     model.output("y", "float32")
     file = tmp_path / "model.onnx"
     file.write_bytes(model.build())
