@@ -38,11 +38,11 @@ from benchmarks.harness.server import HttpCall, Server, header, serving
 from benchmarks.harness.tables import table
 from benchmarks.harness.turns import COLUMNS, differences_ms, take_turns
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, decode_response
 from service.core.builds.numerics import MODES_OF
 from service.core.models.arrays import Array
 from service.core.settings import load_settings
 from service.core.target import parse_target
+from service.runtime.protocol import HEADER_LENGTH, decode_response
 
 _CACHE_HITS = 7
 

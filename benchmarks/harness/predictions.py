@@ -12,8 +12,8 @@ from benchmarks.harness.frameworks import random_input
 from service.api.grpc.inference_pb2 import ModelInferRequest
 from service.cli.client import Client
 from service.cli.events import Event
-from service.cli.tensors import HEADER_LENGTH, encode_request
 from service.core.models.arrays import Array
+from service.runtime.protocol import HEADER_LENGTH, encode_request
 
 GRPC_INFER = "/inference.GRPCInferenceService/ModelInfer"
 

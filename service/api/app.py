@@ -22,6 +22,7 @@ from service.api.control.routes import (
     keys,
     matrix,
     models,
+    predict,
     quantizations,
     quarantine,
     saturation,
@@ -65,6 +66,7 @@ def control_plane() -> FastAPI:
     )
     for module in (
         models,
+        predict,
         matrix,
         compare,
         saturation,

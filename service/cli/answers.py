@@ -13,11 +13,11 @@ from rich.text import Text
 
 from service.cli.options import read_labels
 from service.cli.output import Output
-from service.cli.tensors import describe
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
 from service.core.models.task import Activation
+from service.runtime.protocol import describe
 from service.runtime.results import activated
 
 _BAR_COLUMNS = 24

@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import httpx
 
 from service.cli.events import Event, parse_events
-from service.cli.tensors import HEADER_LENGTH, decode_response, encode_request
 from service.core.builds.build import BuildState
 from service.core.digest import digest_of_file
 from service.core.errors import NotReady, OctetError, from_json
 from service.core.models.arrays import Array
+from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
 
 _CHUNK_BYTES = 1 << 18
 _CONNECT_S = 5.0
@@ -284,7 +283,7 @@ class Client:
 
         A model that keeps state starts from its initial state.
         """
-        body, header_bytes = encode_request(names, inputs, _whole_sequence())
+        body, header_bytes = encode_request(names, inputs, whole_sequence())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
         return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
@@ -298,7 +297,7 @@ class Client:
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None
     ) -> Document:
         """Sends one request to every pool, in the form of `infer`, and returns their results."""
-        body, header_bytes = encode_request(names, inputs, _whole_sequence())
+        body, header_bytes = encode_request(names, inputs, whole_sequence())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         path = f"/api/v1/models/{model}/compare"
         return self._document("POST", path, content=body, headers=headers, params=_version_query(version))
@@ -336,11 +335,6 @@ class Client:
     def _unreachable(self, reason: object) -> ServerUnreachable:
         hint = "start one with octet serve, or name another with --server or OCTET_SERVER"
         return ServerUnreachable(f"no answer from {self.server}: {str(reason) or type(reason).__name__}", hint=hint)
-
-
-def _whole_sequence() -> dict[str, Any]:
-    """Returns the parameters of a request that is a whole sequence; models without state ignore them."""
-    return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
 
 
 def _version_query(version: int | None) -> dict[str, int]:

@@ -19,12 +19,12 @@ from rich.table import Table
 from service.cli.client import Client
 from service.cli.inputs import Item
 from service.cli.output import Output
-from service.cli.tensors import read_input
 from service.core.errors import InvalidInput, OctetError
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.printable import printable
+from service.runtime.protocol import read_input
 from service.runtime.results import Result, real_values, result_of, stored_values
 
 _MOST_RETRIES = 8

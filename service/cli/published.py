@@ -18,6 +18,7 @@ from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.reading import Published, lacks_pooling, open_inputs, read_published
 from service.compiler.importers.published.tokenizers import check_tokenizer
 from service.compiler.importers.published.variants import choose, variants_in
+from service.core.artifacts.artifact import TOKENIZER_MEDIA_TYPE, only_artifact
 from service.core.errors import InvalidInput, UnknownTarget
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.model import model_name_of
@@ -52,6 +53,33 @@ def describe_file(metadata: ModelMetadata, tokenizer: Path | None) -> Descriptio
     data = tokenizer.read_bytes()[: MAX_TOKENIZER_BYTES + 1]
     check_tokenizer(data, tokenizer.name)
     return Description(metadata, data)
+
+
+def describe_artifact(folder: Path, metadata: ModelMetadata, tokenizer: Path | None) -> Description:
+    """Returns the description of a compiled folder: the metadata and the tokenizer that `octet pull` wrote, with those
+    that the options define in their place.
+
+    Raises:
+        NotFound: the folder contains no artifact, or several.
+        InvalidInput: the tokenizer is not a `tokenizer.json`.
+    """
+    from service.cache import OciLayout
+    from service.cache.metadata import metadata_of
+
+    layout = OciLayout.open(folder)
+    artifact = only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
+    stored = metadata_of(layout, artifact)
+    described = metadata.over(replace(stored, text=stored.text.without_tokenizer()))
+    if tokenizer is not None:
+        return describe_file(described, tokenizer)
+    return Description(described, layout.attached(artifact, TOKENIZER_MEDIA_TYPE) or b"")
+
+
+def version_description(client: Client, name: str, version: int) -> Description:
+    """Returns the metadata and the tokenizer of a version on the server."""
+    (found,) = (each for each in client.model(name)["versions"] if each["version"] == version)
+    metadata = ModelMetadata.from_json(found["metadata"] or {})
+    return Description(metadata, client.tokenizer(name, version) if metadata.text.tokenizer else b"")
 
 
 def read_folder(

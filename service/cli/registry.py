@@ -39,11 +39,17 @@ def push_folder(folder: Path, to: str, settings: Settings) -> Digest:
 
 def push_served(client: Client, model: str, version: int | None, to: str, settings: Settings) -> Digest:
     """Pushes the artifacts of a version on the server, by default the newest. Returns the digest that the tag names."""
+    from service.cache.metadata import attach_metadata
     from service.cli.artifacts import fetched
+    from service.cli.published import version_description
 
-    digests = _served_artifacts(client, model, version)
+    wanted, digests = _served_artifacts(client, model, version)
+    described = version_description(client, model, wanted)
     with ExitStack() as stack:
-        return _push([(stack.enter_context(fetched(client, each)), each) for each in digests], to, settings)
+        layouts = [stack.enter_context(fetched(client, each)) for each in digests]
+        for layout, digest in zip(layouts, digests, strict=True):
+            attach_metadata(layout, digest, described.metadata, described.tokenizer)
+        return _push(list(zip(layouts, digests, strict=True)), to, settings)
 
 
 def pull_to(reference: Reference, directory: Path, settings: Settings, choose: Choose | None = None) -> list[Digest]:
@@ -120,8 +126,8 @@ def _artifacts_in(layout: OciLayout) -> list[Digest]:
     return found
 
 
-def _served_artifacts(client: Client, model: str, version: int | None) -> list[Digest]:
-    """Returns the newest artifact for each target, those with batch size 1."""
+def _served_artifacts(client: Client, model: str, version: int | None) -> tuple[int, list[Digest]]:
+    """Returns the version, and its newest artifact for each target, those with batch size 1."""
     numbers = [each["version"] for each in client.model(model)["versions"]]
     wanted = version or max(numbers, default=0)
     found: dict[str, str] = {}
@@ -131,4 +137,4 @@ def _served_artifacts(client: Client, model: str, version: int | None) -> list[D
             found.setdefault(build["target"], build["artifact"])
     if not found:
         raise NotReady(f"there is no artifact of version {wanted} of {model}", hint=f"octet models {model}")
-    return [parse_digest(each) for each in dict.fromkeys(found.values())]
+    return wanted, [parse_digest(each) for each in dict.fromkeys(found.values())]

@@ -6,7 +6,7 @@ The form of a result, as JSON:
     detect                      {"boxes": [{"label": "cat", "score": 0.9, "left": 0.1, "top": …, "right": …, …}, …]}
     embed                       {"embedding": [0.01, …]}
     rerank                      {"score": 0.87}
-    none of these               {"outputs": [{"name": "y", "shape": [1, 3], "values": [[…]]}]}
+    none of these               {"outputs": [{"name": "y", "shape": [1, 3], "values": [[…]]}]}, null if not finite
 
 Boxes are in fractions of the width and the height of the model's input. Quantized outputs are converted to real values.
 """
@@ -23,7 +23,7 @@ from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import TensorSpec
 from service.core.models.task import Activation, Task
-from service.core.models.text import Pooling
+from service.core.models.text import Pooling, Side, TextProcessing
 
 _TOP_CLASSES, _TOP_BOXES = 5, 100
 _LEAST_SCORE = 0.5  # boxes with a lower score are left out
@@ -87,38 +87,61 @@ def _as(values: Array, spec: TensorSpec) -> Array:
 
 
 def result_of(
-    outputs: Mapping[str, Array], metadata: ModelMetadata, *, top: int | None = None, mask: Array | None = None
+    outputs: Mapping[str, Array], metadata: ModelMetadata, *, top: int | None = None, tokens: int | None = None
 ) -> Result:
     """Returns the result of one sample.
 
     Args:
         outputs: real values by name, in the model's order. The first dimension of each output is 1, or missing.
         top: the number of classes or boxes to return, the best first; None for 5 classes or 100 boxes.
-        mask: for a model of text: 1 for each token of the text and 0 for padding, `[1, tokens]`.
+        tokens: the number of tokens of the text; the others are padding. None without padding.
 
     Raises:
-        InvalidInput: the outputs do not have the form that the task needs.
-        Unsupported: the result needs the text itself.
+        InvalidInput: the outputs do not have the form that the task needs, or a score or an embedding is not finite.
+        Unsupported: the task is not computed here.
     """
     first = outputs[metadata.text.output] if metadata.text.output in outputs else next(iter(outputs.values()))
-    match metadata.task:
+    task = metadata.task
+    if task is None and metadata.labels and len(outputs) == 1 and len(metadata.labels) == first.size:
+        task = Task.CLASSIFY
+    if task is not None:
+        _check_finite(outputs)
+    match task:
         case Task.EMBED:
-            return {"embedding": _embedding(first, metadata, mask).tolist()}
+            return {"embedding": _embedding(first, metadata.text, tokens).tolist()}
         case Task.RERANK:
             return {"score": float(activated(first.reshape(-1), metadata.activation)[0])}
         case Task.DETECT:
             return {"boxes": _boxes(list(outputs.values()), metadata, top)}
         case Task.CLASSIFY_TOKENS:
-            raise Unsupported("the spans of a text are found by the server", hint="send the text, not tokens")
+            raise Unsupported(
+                "the spans of a text cannot be computed here",
+                hint="POST /v2/models/MODEL/infer returns the scores of each token",
+            )
         case Task.CLASSIFY | Task.CLASSIFY_IMAGES:
             return {"classes": _classes(first, metadata, top)}
-    if metadata.labels and len(outputs) == 1 and len(metadata.labels) == first.size:
-        return {"classes": _classes(first, metadata, top)}
     return {
         "outputs": [
-            {"name": name, "shape": list(value.shape), "values": value.tolist()} for name, value in outputs.items()
+            {"name": name, "shape": list(value.shape), "values": _listed(value)} for name, value in outputs.items()
         ]
     }
+
+
+def _check_finite(outputs: Mapping[str, Array]) -> None:
+    for name, value in outputs.items():
+        if not np.isfinite(value).all():
+            raise InvalidInput(
+                f"the model's output {name!r} contains a value that is not finite",
+                tensor=name,
+                hint="check the input; POST /v2/models/MODEL/infer returns the outputs",
+            )
+
+
+def _listed(values: Array) -> Any:
+    """Returns the values in nested lists, with None in place of NaN and infinities, which JSON cannot contain."""
+    listed = values.astype(object)
+    listed[~np.isfinite(values)] = None
+    return listed.tolist()
 
 
 def activated(values: Array, activation: Activation | None) -> Array:
@@ -149,13 +172,14 @@ def _label(index: int, metadata: ModelMetadata) -> str:
     return metadata.labels[index] if 0 <= index < len(metadata.labels) else str(index)
 
 
-def _embedding(values: Array, metadata: ModelMetadata, mask: Array | None) -> Array:
+def _embedding(values: Array, text: TextProcessing, tokens: int | None) -> Array:
     """Returns the vector of one text in float32: pooled and normalized as the metadata defines."""
     vectors = values.reshape(-1, values.shape[-1]).astype(np.float32)
     vector: Array = vectors[0]
     if values.ndim == 3:
-        used = vectors if mask is None else vectors[mask.reshape(-1) != 0]
-        match metadata.text.pooling:
+        count = len(vectors) if tokens is None else max(1, min(tokens, len(vectors)))
+        used = vectors[-count:] if text.padding_side is Side.LEFT else vectors[:count]
+        match text.pooling:
             case Pooling.MEAN:
                 vector = used.mean(axis=0, dtype=np.float32)
             case Pooling.CLS:
@@ -167,7 +191,7 @@ def _embedding(values: Array, metadata: ModelMetadata, mask: Array | None) -> Ar
                     "the model has a vector for each token, and its version has no pooling",
                     hint="set text.pooling of the version: mean, cls or last",
                 )
-    if metadata.text.normalize:
+    if text.normalize:
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
     return vector
 

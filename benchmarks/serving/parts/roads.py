@@ -28,8 +28,8 @@ from benchmarks.serving.contestants import Served
 from benchmarks.serving.records import Road
 from scripts.certificates import make_certificate
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH
 from service.core.models.arrays import Array
+from service.runtime.protocol import HEADER_LENGTH
 
 CLIENT = "h2load"
 _KEY = "octet_bench_" + 32 * "k"

@@ -21,7 +21,7 @@ from benchmarks.harness.server import Server
 from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, hold
 from benchmarks.serving.soak.lifecycle import LIVE
 from benchmarks.serving.soak.predicting import Question, message_of
-from service.cli.tensors import HEADER_LENGTH
+from service.runtime.protocol import HEADER_LENGTH
 
 _ANSWER_S = 60.0
 _LEAVES_S = 0.01  # Time after which a gRPC client disconnects.

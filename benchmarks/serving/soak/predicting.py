@@ -16,8 +16,8 @@ import httpx
 from benchmarks.harness.predictions import GRPC_INFER, binary_request, grpc_request, infer_path
 from benchmarks.serving.soak.actors import REFUSED, Actor, checked, hold
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
-from service.cli.tensors import HEADER_LENGTH
 from service.core.models.arrays import Array
+from service.runtime.protocol import HEADER_LENGTH
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _ANSWER_S = 60.0

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access.access import ANYBODY, Access
 from service.api.access.audit import CLUSTER, caller
-from service.api.access.rules import scopes_of
+from service.api.access.rules import is_prediction, scopes_of
 from service.api.access.tenants import check_route, tenant
 from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
@@ -49,7 +49,12 @@ class Guard:
     def _admit(self, scope: Scope, needed: Sequence[KeyScope]) -> str:
         if self._access.is_of_cluster(_header(scope, _CLUSTER_KEY), scope["path"]):
             return CLUSTER
-        who = self._access.admit(_header(scope, b"authorization"), *needed)
+        authorization = _header(scope, b"authorization")
+        if is_prediction(scope["path"]):
+            key = self._access.identify(authorization, *needed)
+            who = ANYBODY if key is None else key.id
+        else:
+            who = self._access.admit(authorization, *needed)
         if who is ANYBODY:
             self._access.sites.check(scope["method"], scope["headers"])
         return who

@@ -7,6 +7,7 @@ the paths that the data plane answers, including gRPC, `service/native/plane` im
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from service.core.access.key import Scope
@@ -37,6 +38,14 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 )
 
 
+_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict")
+
+
+def is_prediction(path: str) -> bool:
+    """Returns true for the path of predictions by task, which the data plane counts, because it computes them."""
+    return _PREDICTION.fullmatch(path) is not None
+
+
 def scopes_of(method: str, path: str) -> Sequence[Scope]:
     """Returns the scopes of which a key needs at least one; empty if no key is required.
 
@@ -45,6 +54,8 @@ def scopes_of(method: str, path: str) -> Sequence[Scope]:
     """
     if path in _PATHS:
         return _PATHS[path]
+    if is_prediction(path):
+        return (Scope.PREDICT,)
     for prefix, looking, acting in _PREFIXES:
         if path.startswith(prefix):
             return looking if method in _LOOK else acting

@@ -28,8 +28,8 @@ used.
 _OPEN = re.compile(
     r"""
     /v2 (/.*)?
-    | /api/v1/models (/[^/]+ (/versions(/[^/]+)? | /aliases(/[^/]+)? | /builds | /promote | /rollback
-        | /quantizations(/[^/]+(/file)?)?)? )?
+    | /api/v1/models (/[^/]+ (/versions(/[^/]+(/tokenizer)?)? | /aliases(/[^/]+)? | /builds | /promote | /rollback
+        | /predict | /quantizations(/[^/]+(/file)?)?)? )?
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/keys (/[^/]+)?
     | /api/v1/(targets | audit)

@@ -57,7 +57,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    schemas |= {"Problem": wire.Problem.model_json_schema(), **SCHEMAS}
+    schemas |= {each.__name__: each.model_json_schema() for each in (wire.Problem, wire.PredictRequest)} | SCHEMAS
     document["components"]["securitySchemes"] = _SECURITY
     for name, path in document["paths"].items():
         for method in _METHODS:

@@ -103,9 +103,10 @@ class Report(StrEnum):
 # that receives the artifact measures it again. Of a numerics report that came with the artifact, the server uses only a
 # difference from the reference.
 TRAVELING = (Report.NUMERICS, Report.COVERAGE, Report.VECTORS, Report.PROBES, Report.FACTS, Report.PROVENANCE)
-# The reports that a registry stores. A score does not travel in archives, because archives of equal artifacts must be
-# equal: `octet push` sends it to the server by a request of its own.
-PUBLISHED = (*TRAVELING, Report.SCORE)
+# The reports that a registry stores, with the tokenizer of the version. A score does not travel in archives, because
+# archives of equal artifacts must be equal: `octet push` sends it to the server by a request of its own. The same holds
+# for a tokenizer.
+PUBLISHED = (*TRAVELING, Report.SCORE, TOKENIZER_MEDIA_TYPE)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from service.core.errors import InvalidInput, Unsupported
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.signature import Quantization, TensorSpec
 from service.core.models.task import Activation, Task
-from service.core.models.text import Pooling, TextProcessing
+from service.core.models.text import Pooling, Side, TextProcessing
 from service.runtime.results import activated, real_values, result_of, stored_values
 
 LOGITS = {"logits": np.array([[0.0, 2.0, -1.0]], np.float32)}
@@ -44,12 +44,25 @@ def test_outputs_without_a_task_are_shown_whole() -> None:
     assert output == {"name": "y", "shape": [1, 2], "values": [[1.5, 2.0]]}
 
 
+def test_values_that_json_cannot_contain_are_none() -> None:
+    values = np.array([[np.nan, 1, np.inf]], np.float32)
+    assert result_of({"y": values}, NOTHING)["outputs"][0]["values"] == [[None, 1.0, None]]
+    assert result_of({"y": np.array([2, 3], np.int8)}, NOTHING)["outputs"][0]["values"] == [2, 3]
+    with pytest.raises(InvalidInput, match="not finite"):
+        result_of({"y": values}, ModelMetadata(task=Task.CLASSIFY))
+
+
 @pytest.mark.parametrize(
     ("pooling", "expected"), [(Pooling.MEAN, [2, 3.5]), (Pooling.CLS, [1, 2]), (Pooling.LAST, [3, 5])]
 )
 def test_an_embedding_is_pooled_over_the_tokens_of_the_text(pooling: Pooling, expected: list[float]) -> None:
     metadata = ModelMetadata(task=Task.EMBED, text=TextProcessing(pooling=pooling))
-    assert result_of({"h": TOKENS}, metadata, mask=np.array([[1, 1, 0]])) == {"embedding": expected}
+    assert result_of({"h": TOKENS}, metadata, tokens=2) == {"embedding": expected}
+
+
+def test_padding_may_come_first() -> None:
+    text = TextProcessing(pooling=Pooling.CLS, padding_side=Side.LEFT)
+    assert result_of({"h": TOKENS}, ModelMetadata(task=Task.EMBED, text=text), tokens=2) == {"embedding": [3, 5]}
 
 
 def test_an_embedding_is_normalized() -> None:

@@ -42,6 +42,7 @@ from service.api.control.wire.parameters import (
     QueryName,
     QueryNumerics,
 )
+from service.api.control.wire.predictions import Prediction, PredictRequest
 from service.api.control.wire.problem import Problem
 from service.api.control.wire.saturation import Range, Saturation, SaturationState, TensorCounts
 from service.api.control.wire.signatures import (
@@ -97,6 +98,8 @@ __all__ = [
     "PathName",
     "PathVersion",
     "PoolAnswer",
+    "PredictRequest",
+    "Prediction",
     "Problem",
     "Promotion",
     "Quantization",

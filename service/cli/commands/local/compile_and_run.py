@@ -44,7 +44,6 @@ from service.cli.options import (
 from service.cli.output import reporting
 from service.cli.reports import label, summary
 from service.cli.stages import StageView
-from service.cli.tensors import read_input
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.fixed import parse_fixed, with_fixed
 from service.core.builds.options import (
@@ -58,6 +57,7 @@ from service.core.builds.options import (
 from service.core.digest import parse_digest
 from service.core.errors import InvalidInput
 from service.core.verification.agreement import different_from, is_different
+from service.runtime.protocol import read_input
 
 OutputDir = Annotated[
     Path,

@@ -11,8 +11,8 @@ from rich.text import Text
 from service.cli.client import Client
 from service.cli.options import InputFiles, JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import FAILURE, reporting
-from service.cli.tensors import read_input
 from service.core.errors import InvalidInput
+from service.runtime.protocol import read_input
 
 
 def compare(

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from service.cli.client import Client
-from service.cli.commands.remote.predict import signature_of
 from service.compiler.messages.files import OUTPUTS_FILE
 from service.core.artifacts.artifact import NUMERICS_ANNOTATION, TARGET_ANNOTATION
 from service.core.digest import parse_digest
@@ -24,6 +23,7 @@ from service.evaluate.messages import DataSet
 from service.evaluate.running import Outputs, Tick, map_outputs
 from service.evaluate.task import Subject, Task
 from service.quantize.calibration.data import Data
+from service.runtime.protocol import signature_of
 
 
 def evaluate_on_server(

@@ -26,11 +26,9 @@ from service.cli.options import (
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.predictions import OutputFormat, Predictor, predict_all, show_results
-from service.cli.tensors import read_input
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
-from service.core.models.metadata import ModelMetadata
-from service.core.models.signature import ModelSignature, TensorSpec
+from service.runtime.protocol import metadata_of, read_input, signature_of
 
 _SEVERAL = (".txt", ".csv", ".jsonl", ".ndjson")  # files that contain several inputs
 
@@ -123,22 +121,6 @@ def ask(
     title = f"{header['model_name']} version {header['model_version']}"
     specs = signature_of(described).outputs
     return Answer(title, outputs, specs, took_s, metadata.labels, metadata.activation)
-
-
-def signature_of(described: dict[str, Any]) -> ModelSignature:
-    """Returns the signature in a model's metadata."""
-    return ModelSignature(tuple(map(spec_of, described["inputs"])), tuple(map(spec_of, described["outputs"])))
-
-
-def metadata_of(described: dict[str, Any]) -> ModelMetadata:
-    """Returns the labels, the task and the preprocessing in a model's metadata."""
-    return ModelMetadata.from_json(described.get("parameters", {}))
-
-
-def spec_of(described: dict[str, Any]) -> TensorSpec:
-    """Returns the spec of a tensor in a model's metadata; its quantization is in the tensor's parameters."""
-    quantization = described.get("parameters")
-    return TensorSpec.from_json(described | {"quantization": quantization})
 
 
 def _has_one_input(path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -15,11 +14,10 @@ from service.cli.client import Client
 from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import JsonOption, KeyOption, ServerOption, is_reference, load_checked, server_url
 from service.cli.output import reporting
+from service.cli.published import Description, version_description
 from service.cli.registry import PlainHttpOption, pull_to, with_plain_http
-from service.core.artifacts.artifact import Report
-from service.core.digest import Digest, canonical_json, parse_digest
+from service.core.digest import Digest, parse_digest
 from service.core.errors import Conflict, NotReady
-from service.core.models.metadata import ModelMetadata
 from service.registry import parse_reference
 
 
@@ -50,8 +48,8 @@ def pull(
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if directory.exists():
             raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
-        artifact, metadata = _artifact(client, name, version, target)
-        _write(client, artifact, metadata, directory)
+        artifact, described = _artifact(client, name, version, target)
+        _write(client, artifact, described, directory)
         if as_json:
             output.document({"artifact": artifact, "directory": str(directory)})
             return
@@ -70,8 +68,8 @@ def _pull_from_registry(text: str, directory: Path, target: str | None, plain_ht
         output.next_command(f"octet run {shlex.quote(str(directory))} INPUT")
 
 
-def _artifact(client: Client, name: str, version: int | None, target: str | None) -> tuple[Digest, ModelMetadata]:
-    """Returns the artifact, and its version's labels and preprocessing. Raises `NotReady` if there is none."""
+def _artifact(client: Client, name: str, version: int | None, target: str | None) -> tuple[Digest, Description]:
+    """Returns the artifact, and its version's metadata and tokenizer. Raises `NotReady` if there is none."""
     versions = client.model(name)["versions"]
     wanted = [each for each in versions if version in (None, each["version"])]
     if target is None:
@@ -84,8 +82,7 @@ def _artifact(client: Client, name: str, version: int | None, target: str | None
         what = name if version is None else f"version {version} of {name}"
         suited = f" for {target}" if target else ""
         raise NotReady(f"there is no artifact of {what}{suited}", hint=f"octet models {name}")
-    (metadata,) = (each["metadata"] for each in versions if each["version"] == found["version"])
-    return parse_digest(found["artifact"]), ModelMetadata.from_json(metadata or {})
+    return parse_digest(found["artifact"]), version_description(client, name, found["version"])
 
 
 def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
@@ -93,9 +90,12 @@ def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
     return is_asked_for and build["state"] == "succeeded" and not build["invalidated"]
 
 
-def _write(client: Client, artifact: Digest, metadata: ModelMetadata, directory: Path) -> None:
-    """Writes a folder that is complete or absent, after checking each file's digest. Adds `metadata` to its facts."""
+def _write(client: Client, artifact: Digest, described: Description, directory: Path) -> None:
+    """Writes a folder that is complete or absent, after checking each file's digest. Adds the version's metadata and
+    tokenizer.
+    """
     from service.cache import OciLayout
+    from service.cache.metadata import attach_metadata
 
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".octet-", dir=directory.parent) as beside:
@@ -106,9 +106,5 @@ def _write(client: Client, artifact: Digest, metadata: ModelMetadata, directory:
         manifest = layout.manifest(artifact)
         for part in (manifest.config, *manifest.layers):
             layout.blobs.path(part.digest)
-        facts = layout.attached(artifact, Report.FACTS)
-        if facts is not None and metadata:
-            whole = {**json.loads(facts), "metadata": metadata.to_json()}
-            layout.attach(artifact, Report.FACTS, canonical_json(whole))
-            layout.collect_garbage(min_age_s=0)
+        attach_metadata(layout, artifact, described.metadata, described.tokenizer)
         folder.rename(directory)

@@ -52,6 +52,7 @@ from service.cli.output import Output, reporting
 from service.cli.published import (
     UNDESCRIBED,
     Description,
+    describe_artifact,
     describe_file,
     document_of,
     name_of,
@@ -173,6 +174,8 @@ def push(
                 output.note("one build for each number of tokens; shorter texts use the next larger build:")
                 output.note(f"--input-shape '{shapes}'")
             file = published.file
+        elif file.is_dir():
+            described = describe_artifact(file, metadata, tokenizer)
         else:
             described = describe_file(metadata, tokenizer)
         if file.is_dir():

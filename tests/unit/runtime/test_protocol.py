@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.cli.tensors import decode_response, encode_request, read_input
 from service.core.errors import InvalidInput
+from service.runtime.protocol import decode_response, encode_request, read_input
 
 
 def test_a_tensor_is_sent_as_little_endian_bytes() -> None:

@@ -1,4 +1,4 @@
-"""The client's half of the Open Inference Protocol's binary tensor extension.
+"""The client's half of the Open Inference Protocol: the binary tensor extension, and the metadata of models.
 
 A body is a JSON header followed by the tensors, little-endian and in order. The HTTP header
 `Inference-Header-Content-Length` is the length of the JSON header.
@@ -12,12 +12,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
-from service.core.models.signature import DATATYPES, datatype_of
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import DATATYPES, ModelSignature, TensorSpec, datatype_of
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
@@ -83,6 +85,26 @@ def describe(output: Mapping[str, Array]) -> list[dict[str, Any]]:
         }
         for name, value in output.items()
     ]
+
+
+def whole_sequence() -> dict[str, Any]:
+    """Returns the parameters of a request that is a whole sequence; models without state ignore them."""
+    return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
+
+
+def signature_of(described: Mapping[str, Any]) -> ModelSignature:
+    """Returns the signature in a model's metadata."""
+    return ModelSignature(tuple(map(spec_of, described["inputs"])), tuple(map(spec_of, described["outputs"])))
+
+
+def metadata_of(described: Mapping[str, Any]) -> ModelMetadata:
+    """Returns the labels, the task and the preprocessing in a model's metadata."""
+    return ModelMetadata.from_json(described.get("parameters", {}))
+
+
+def spec_of(described: Mapping[str, Any]) -> TensorSpec:
+    """Returns the spec of a tensor in a model's metadata; its quantization is in the tensor's parameters."""
+    return TensorSpec.from_json({**described, "quantization": described.get("parameters")})
 
 
 def _datatype(name: str, value: Array) -> str:
