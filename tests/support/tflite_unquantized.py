@@ -231,7 +231,36 @@ def _segments(reduction: str, dtype: np.dtype[Any]) -> Case:
     return Case(f"UNSORTED_SEGMENT_{reduction}", inputs, [End((4, 3), dtype)], None, [sample])
 
 
+def _buckets(dtype: np.dtype[Any], *boundaries: float) -> Case:
+    options = schema.BucketizeOptionsT()
+    options.boundaries = list(boundaries)
+    sample = array([[-9, -2, 0, 1], [2, 3, 5, 9]], dtype)
+    return Case("BUCKETIZE", [End((2, 4), dtype)], [End((2, 4), I32)], options, [[sample]])
+
+
+def _boxes(count: int, most: int, least: float, *, soft: bool, overlap: float = 0.3) -> Case:
+    """Returns a suppression of `count` boxes with different scores, of which some overlap."""
+    corners = RNG.uniform(0, 4, (count, 2))
+    boxes = np.concatenate([corners, corners + RNG.uniform(1, 3, (count, 2))], axis=1).astype(np.float32)
+    scores = RNG.permutation(np.linspace(0, 1, count)).astype(np.float32)
+    inputs: list[Part] = [End((count, 4), F), End((count,), F), constant(most, I32), constant(overlap, F)]
+    inputs += [constant(least, F), *([constant(0, F)] if soft else [])]
+    ends = [End((most,), I32), *([End((most,), F)] if soft else []), End((), I32)]
+    return Case(f"NON_MAX_SUPPRESSION_V{4 + soft}", inputs, ends, None, [[boxes, scores]])
+
+
 INDEXING: dict[str, Case] = {
+    **{f"BUCKETIZE {dtype}": _buckets(dtype, -2, 0, 0.5, 3) for dtype in (F, I32, I64)},
+    **{f"NON_MAX_SUPPRESSION_V4 {most}": _boxes(12, most, 0.25, soft=False) for most in (1, 5, 20)},
+    **{f"NON_MAX_SUPPRESSION_V4 overlap {each}": _boxes(6, 6, 0.0, soft=False, overlap=each) for each in (0, 1)},
+    **{f"NON_MAX_SUPPRESSION_V5 {most}": _boxes(12, most, -1.0, soft=True) for most in (4, 20)},
+    "STABLEHLO_SHIFT_LEFT": Case(
+        "STABLEHLO_SHIFT_LEFT",
+        [End((4,), I32), End((4,), I32)],
+        [End((4,), I32)],
+        None,
+        [[array([1, -3, 7, 100], I32), array([0, 3, 5, 12], I32)]],
+    ),
     "GATHER batch_dims 1": _gather(1, 1, (2, 5), (2, 5, 4)),
     "GATHER batch_dims 1 axis 2": _gather(2, 1, (2, 5), (2, 3, 5)),
     "GATHER batch_dims 2": _gather(2, 2, (2, 3, 5), (2, 3, 5), I64),

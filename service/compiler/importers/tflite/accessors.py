@@ -17,6 +17,12 @@ def ints(table: Any, vector: str) -> tuple[int, ...]:
     return tuple(int(value) for value in getattr(table, f"{vector}AsNumpy")()) if length else ()
 
 
+def floats(table: Any, vector: str) -> tuple[float, ...]:
+    """Returns a vector of float32; empty if the file omits it."""
+    length = getattr(table, f"{vector}Length")()
+    return tuple(float(value) for value in getattr(table, f"{vector}AsNumpy")()) if length else ()
+
+
 def int32_at(table: Any, slot: int) -> int:
     """Returns the int32 field at `slot` of a table, exactly as the file stores it, or 0 if the file omits it."""
     offset = table._tab.Offset(_FIRST_FIELD + slot * _ENTRY_BYTES)

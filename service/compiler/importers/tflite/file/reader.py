@@ -12,7 +12,7 @@ import tflite
 from service.compiler.importers.flatbuffer.kinds import Kind, Text, Vector
 from service.compiler.importers.flatbuffer.verifier import verify
 from service.compiler.importers.names import shortened
-from service.compiler.importers.tflite.accessors import int32_at, ints, text
+from service.compiler.importers.tflite.accessors import floats, int32_at, ints, text
 from service.compiler.importers.tflite.file import schema
 from service.compiler.importers.tflite.file.graph import check_graph
 from service.compiler.importers.tflite.file.tensors import read_tensor
@@ -143,7 +143,8 @@ def _options(operator: Any) -> dict[str, OptionValue] | None:
 def _option(options: Any, field: str, kind: Kind) -> OptionValue:
     name = schema.accessor(field)
     if isinstance(kind, Vector):
-        return ints(options, name)
+        # rules know which of their options are real
+        return cast(OptionValue, floats(options, name)) if field in schema.REAL_VECTORS else ints(options, name)
     value: Any = getattr(options, name)()
     return text(value) if isinstance(kind, Text) else cast(OptionValue, value)
 

@@ -73,6 +73,7 @@ OPTIONS: Mapping[int, str] = {
     103: "CallOnceOptions",
     106: "Conv3DOptions",
     111: "VarHandleOptions",
+    115: "BucketizeOptions",
     116: "GeluOptions",
 }
 
@@ -215,6 +216,7 @@ TABLES: Mapping[str, Table] = {
     "SubOptions": {"fused_activation_function": (0, BYTE), "pot_scale_int16": (1, BOOL)},
     "SpaceToDepthOptions": {"block_size": (0, INT)},
     "DepthToSpaceOptions": {"block_size": (0, INT)},
+    "BucketizeOptions": {"boundaries": (0, Vector(4))},
     "GatherOptions": {"axis": (0, INT), "batch_dims": (1, INT)},
     "PackOptions": {"axis": (1, INT)},
     "UnpackOptions": {"axis": (1, INT)},
@@ -308,6 +310,8 @@ TABLES: Mapping[str, Table] = {
     "CallOnceOptions": {"init_subgraph_index": (0, INT)},
     "VarHandleOptions": {"container": (0, Text()), "shared_name": (1, Text())},
 }
+
+REAL_VECTORS = frozenset({"boundaries"})  # options that are vectors of float32
 
 MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
 

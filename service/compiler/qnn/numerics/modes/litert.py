@@ -59,6 +59,7 @@ from service.compiler.qnn.numerics.litert.int16 import (
 from service.compiler.qnn.numerics.litert.interpolated import EXP16, GELU16, LOG16, RSQRT16
 from service.compiler.qnn.numerics.litert.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
 from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.onnxruntime.suppressing import Suppress
 from service.compiler.qnn.numerics.pooling import AwaySum, CountedMean, FixedPointMean, FixedPointSum, FloatSum
 from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits, WideTenBits
 from service.compiler.qnn.numerics.scaling.affine import Quantize
@@ -96,6 +97,7 @@ _SHARED: Mapping[str, Formula] = {
     "rescale": Rescale(),
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),
+    "suppress": Suppress(),
     "squared_difference": SquaredDifference(),
     "time_dense": TimeDense(),
     "add:int16": FixedPointAdd(left_shift=15),

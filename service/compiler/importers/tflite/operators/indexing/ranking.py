@@ -1,4 +1,4 @@
-"""TOPK_V2, and WHERE of constants."""
+"""TOPK_V2, BUCKETIZE, and WHERE of constants."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ def _keys(node: Node) -> relax.Expr:
     wide = node.emit(relax.op.astype(x, "float64"), "wide")
     low = relax.const(np.array(-math.inf), "float64")
     return node.emit(relax.op.where(node.emit(relax.op.isnan(wide), "nan"), low, wide), "keys")
+
+
+def bucketize(node: Node) -> relax.Expr:
+    """Converts BUCKETIZE: for each element, the number of boundaries that are not greater (`Eval` in
+    tflite/kernels/bucketize.cc, which compares as float32).
+    """
+    boundaries = np.array(node.option("boundaries"), np.float32)
+    node.require(bool(np.all(boundaries[:-1] <= boundaries[1:])), "has boundaries that are not in order")
+    shape = node.input(0).shape
+    node.expect_shape((*shape, len(boundaries)))
+    if not len(boundaries):
+        return node.emit(relax.op.broadcast_to(relax.const(np.array(0, np.int32)), shape))
+    cells = node.emit(relax.op.reshape(node.expr(0), (*shape, 1)), "cells")
+    real = cells if node.input(0).dtype == "float32" else node.emit(relax.op.astype(cells, "float32"), "real")
+    reached = node.emit(relax.op.less(real, relax.const(boundaries)), "less")
+    below = node.emit(relax.op.astype(node.emit(relax.op.logical_not(reached), "reached"), "int32"), "counted")
+    return node.emit(relax.op.sum(below, axis=[len(shape)]))
 
 
 def where(node: Node) -> relax.Expr:

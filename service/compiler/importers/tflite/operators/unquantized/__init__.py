@@ -15,6 +15,7 @@ from service.compiler.importers.tflite.operators.unquantized import bits, powers
 
 _SMALL = frozenset({"float32", "int32"})
 _ADDED = FLOAT | INTEGERS
+_SHIFTED = frozenset({"int8", "int16", "int32"})
 _BITS = frozenset({"int8", "uint8", "int16", "int32"})
 
 
@@ -48,5 +49,6 @@ RULES: dict[str, Rule] = {
     "STABLEHLO_MAXIMUM": _stablehlo(relax.op.maximum, _ADDED),
     "STABLEHLO_MINIMUM": _stablehlo(relax.op.minimum, _ADDED),
     "STABLEHLO_MULTIPLY": _stablehlo(relax.op.multiply, _ADDED),
+    "STABLEHLO_SHIFT_LEFT": Rule(bits.left_shift, (2, 2), activations=2, reads=_SHIFTED, writes=_SHIFTED),
     "SQUARE": Rule(powers.square, (1, 1), reads=FLOAT, writes=FLOAT),
 }

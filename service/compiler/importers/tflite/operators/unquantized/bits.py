@@ -1,4 +1,4 @@
-"""BITCAST, BITWISE_XOR and RIGHT_SHIFT."""
+"""BITCAST, BITWISE_XOR and shifts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def right_shift(node: Node) -> relax.Expr:
     least, most = (relax.const(np.array(value, dtype), dtype) for value in (0, np.dtype(dtype).itemsize * 8 - 1))
     shift = node.emit(relax.op.maximum(node.expr(1), least), "positive")
     return node.emit(relax.op.right_shift(node.expr(0), node.emit(relax.op.minimum(shift, most), "shift")))
+
+
+def left_shift(node: Node) -> relax.Expr:
+    """Converts STABLEHLO_SHIFT_LEFT. Shifts by the number of bits or more are undefined in LiteRT."""
+    require_one_dtype(node)
+    return node.emit(relax.op.left_shift(node.expr(0), node.expr(1)))
 
 
 def bitcast(node: Node) -> relax.Expr:
