@@ -39,23 +39,23 @@ def refused(data: bytes) -> UnsupportedOperator:
 
 
 def test_every_unsupported_operator_is_named_with_its_tensor() -> None:
-    error = refused(chain(["RELU", "BUCKETIZE", "RELU", "SKIP_GRAM", "BUCKETIZE"]))
+    error = refused(chain(["RELU", "MULTINOMIAL", "RELU", "SKIP_GRAM", "MULTINOMIAL"]))
     assert error.message == (
-        "3 of 5 operators cannot be compiled: BUCKETIZE (2 times), SKIP_GRAM; the first is BUCKETIZE #1 → t2"
+        "3 of 5 operators cannot be compiled: MULTINOMIAL (2 times), SKIP_GRAM; the first is MULTINOMIAL #1 → t2"
     )
-    assert (error.stage, error.op, error.tensor) == ("import", "BUCKETIZE #1", "t2")
+    assert (error.stage, error.op, error.tensor) == ("import", "MULTINOMIAL #1", "t2")
     assert error.hint == "convert the model without them, or cut it at: t1, t3"
 
 
 def test_the_message_stays_short_for_many_operators() -> None:
-    error = refused(chain(["BUCKETIZE"] * 500))
-    assert "BUCKETIZE (500 times); the first is BUCKETIZE #0" in error.message
+    error = refused(chain(["MULTINOMIAL"] * 500))
+    assert "MULTINOMIAL (500 times); the first is MULTINOMIAL #0" in error.message
     assert len(error.message) < 1000
 
 
 def test_the_message_stays_short_for_long_names() -> None:
     builder = ModelBuilder()
-    chain(["BUCKETIZE"], builder=builder)
+    chain(["MULTINOMIAL"], builder=builder)
     builder.graph.tensors[1].name = "n" * 1_000_000
     error = refused(serialize(builder.model))
     assert len(error.message) < 1000
@@ -102,7 +102,7 @@ def test_a_float_model_is_compiled_with_a_notice_about_quantization() -> None:
     assert notice.startswith("this model is float and not quantized: quantize it with octet quantize")
 
 
-@pytest.mark.parametrize("names", [["TRANSPOSE", "BITWISE_XOR"], ["BUCKETIZE"]])
+@pytest.mark.parametrize("names", [["TRANSPOSE", "BITWISE_XOR"], ["MULTINOMIAL"]])
 def test_a_float_model_is_refused_for_its_unsupported_operators(names: list[str]) -> None:
     with pytest.raises(UnsupportedOperator, match=names[-1]):
         import_model(chain(names, np.float32, None))
@@ -171,7 +171,7 @@ def test_tensor_that_no_operator_can_use_is_named(shape: list[int], message: str
 
 
 def test_a_model_is_not_cut_at_its_inputs() -> None:
-    assert refused(chain(["BUCKETIZE", "RELU"])).hint == "convert the model without them"
+    assert refused(chain(["MULTINOMIAL", "RELU"])).hint == "convert the model without them"
 
 
 def test_the_documentation_lists_the_16_bit_operators() -> None:
@@ -187,7 +187,7 @@ def test_the_documentation_lists_the_16_bit_operators() -> None:
     [
         (["HARD_SWISH"], "quantize the activations to 8 bits: these operators cannot be compiled with 16-bit ones"),
         (["NEG"], "convert the model without them"),
-        (["HARD_SWISH", "BUCKETIZE"], "convert the model without them"),
+        (["HARD_SWISH", "MULTINOMIAL"], "convert the model without them"),
     ],
 )
 def test_the_hint_for_int16_is_given_if_8_bits_can_be_compiled(names: list[str], hint: str) -> None:
