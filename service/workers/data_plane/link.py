@@ -10,7 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from service.workers.data_plane.frames import Frames, frame
 
@@ -22,12 +22,20 @@ _MOST_DESCRIPTORS = 16
 _SILENT_S, _PROBE_EVERY_S, _PROBES = 2, 1, 3  # TCP keepalive: the peer is lost if it leaves 3 probes unanswered
 
 
+class Passable(Protocol):
+    """A socket or an open file, whose descriptor a frame can carry."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass
 class _Unsent:
     """A frame, or the unsent rest of one, and the descriptor that is sent with its first byte."""
 
     rest: memoryview
-    passed: socket.socket | None
+    passed: Passable | None
 
     def send(self, connection: socket.socket) -> bool:
         """Sends as much as possible. Returns true if the frame is complete."""
@@ -65,12 +73,12 @@ class Link:
     def is_open(self) -> bool:
         return self._connection.fileno() >= 0
 
-    def send(self, message: Members, data: bytes = b"", passed: socket.socket | None = None) -> None:
+    def send(self, message: Members, data: bytes = b"", passed: Passable | None = None) -> None:
         """Sends a frame. The part that cannot be sent at once is sent when the other end has read more. Does nothing if
         the connection is closed.
 
         Args:
-            passed: a socket to send with the frame. This object closes the socket once it is sent, or if the connection
+            passed: a socket or file to send with the frame. This object closes it once it is sent, or if the connection
                 is closed.
         """
         if not self.is_open:

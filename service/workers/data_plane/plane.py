@@ -14,6 +14,7 @@ import socket
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from service.core.digest import canonical_json
@@ -194,9 +195,18 @@ class DataPlane:
         return key
 
     def describe(self, key: int, members: Members) -> None:
-        """Sets the metadata of a loaded model."""
-        if key in self._present:
-            self._send({**members, "type": "describe", "key": key})
+        """Sets the metadata of a loaded model. The file of its tokenizer is sent as an open descriptor, because the
+        data plane of a tenant cannot open it.
+        """
+        if key not in self._present or self._link is None:
+            return
+        try:
+            file = Path(members["tokenizer"]).open("rb") if "tokenizer" in members else None  # noqa: SIM115
+        except OSError as error:
+            _logger.error("cannot open the tokenizer of a model, which therefore takes no texts: %s", error)
+            file = None
+        carries = {"passes": True} if file is not None else {}
+        self._link.send({**members, "type": "describe", "key": key, **carries}, b"", file)
 
     async def unload(self, key: int) -> None:
         """Unloads a model, and waits until its last request is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -132,9 +133,22 @@ async def test_a_damaged_tokenizer_is_an_error_of_the_request(tables: Tables) ->
         response = await client.post(INFER, json=request("fox"))
         assert response.status_code == 400
         assert "the file of the model's tokenizer is damaged" in response.json()["error"]
-        path.unlink()
-        response = await client.post(INFER, json=request("fox"))
-        assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+
+
+async def test_the_data_plane_needs_no_right_to_open_the_tokenizer(tables: Tables, tmp_path: Path) -> None:
+    ((digest, path),) = tables.tokenizers.items()
+    (tmp_path / "tokenizer.json").write_bytes(path.read_bytes())
+    tables.tokenizers[digest] = tmp_path / "tokenizer.json"
+    async with connect(tables) as client:
+        assert outputs(await client.post(INFER, json=request("the fox")))["ids"] == FOX
+
+
+async def test_a_model_whose_tokenizer_cannot_be_opened_takes_tensors_only(tables: Tables, tmp_path: Path) -> None:
+    (digest,) = tables.tokenizers
+    tables.tokenizers[digest] = tmp_path / "missing"
+    async with connect(tables) as client:
+        response = await client.post(INFER, json=request("the fox"))
+    assert "the model has no input 'text'" in response.json()["error"]
 
 
 async def test_a_tokenizer_that_ends_two_processes_is_refused(tables: Tables) -> None:

@@ -2,6 +2,8 @@
 // until its response is sent, even if the model is unloaded before.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -22,6 +24,20 @@ namespace octet::plane {
 
 class Sequences;
 
+// An open file. It is closed when this object is destroyed.
+class OpenFile {
+ public:
+  explicit OpenFile(int descriptor) : descriptor_(descriptor) {}
+  ~OpenFile() { ::close(descriptor_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+
+ private:
+  const int descriptor_;
+};
+
 struct Model {
   Model();
   ~Model();
@@ -35,8 +51,9 @@ struct Model {
   std::shared_ptr<ModelQueue> queue;
   std::string preprocessing_json;  // how pictures become its inputs, as JSON; empty if the metadata does not say it
   std::string text_json;           // the processing of texts, as JSON; empty if the model takes none
-  std::string tokenizer;           // the file of the tokenizer
-  std::string parameters_json;     // the labels and preprocessing in its metadata, as JSON; empty if it has none
+  std::string tokenizer;           // the path of the tokenizer, which identifies it
+  std::shared_ptr<OpenFile> tokenizer_file;  // null if the model takes no texts
+  std::string parameters_json;  // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  // The timeout of requests that set none.

@@ -148,19 +148,24 @@ void Orders::describe(std::string_view its) {
   int64_t key = 0;
   std::vector<std::string> labels;
   std::string parameters, preprocessing, processing, tokenizer;
+  bool passes = false;
   read_object(json, {{"key", whole(json, key)},
                      {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
                      {"preprocessing", [&] { preprocessing = json.value(); }},
                      {"text", [&] { processing = json.value(); }},
                      {"tokenizer", text(json, tokenizer)},
+                     {"passes", flag(json, passes)},
                      {"parameters", [&] { parameters = json.value(); }}});
+  int descriptor = passes ? plane_.link.take_passed() : -1;
+  std::shared_ptr<OpenFile> file = descriptor < 0 ? nullptr : std::make_shared<OpenFile>(descriptor);
   auto found = models_.find(key);
   if (found == models_.end()) return;
   found->second->signature.labels = std::move(labels);
   found->second->preprocessing_json = std::move(preprocessing);
-  found->second->signature.takes_text = !tokenizer.empty();
+  found->second->signature.takes_text = file != nullptr;
   found->second->text_json = std::move(processing);
   found->second->tokenizer = std::move(tokenizer);
+  found->second->tokenizer_file = std::move(file);
   found->second->parameters_json = std::move(parameters);
 }
 

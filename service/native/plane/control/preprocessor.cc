@@ -131,7 +131,7 @@ int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, c
   for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
   json.end(']').member("text").raw(model.text_json).end('}');
   ask(number, {exchange, json.take(), std::string(texts), std::move(handler), std::move(reservations), now_s(), 0,
-               false, model.tokenizer});
+               false, model.tokenizer, model.tokenizer_file});
   return number;
 }
 
@@ -144,8 +144,10 @@ void Preprocessor::ask(int64_t number, Question question) {
 void Preprocessor::send(Question& question) {
   ++question.attempts;
   // The process can open no file. If this fails, it answers with an error, because the descriptor is missing.
-  int file = question.tokenizer.empty() ? -1 : ::open(question.tokenizer.c_str(), O_RDONLY | O_CLOEXEC);
-  link_.send(question.json, question.bytes, file);
+  constexpr int kLeast = 3;
+  const OpenFile* file = question.tokenizer_file.get();
+  int copy = file == nullptr ? -1 : ::fcntl(file->descriptor(), F_DUPFD_CLOEXEC, kLeast);
+  link_.send(question.json, question.bytes, copy);
 }
 
 void Preprocessor::withdraw(const std::vector<int64_t>& questions) {

@@ -60,7 +60,8 @@ class Preprocessor {
     double waits_since_s;  // the time since which no process has had this question
     int attempts = 0;      // how often the question was sent
     bool is_withdrawn = false;
-    std::string tokenizer{};  // the file whose descriptor is sent with the question; empty for pictures
+    std::string tokenizer{};                     // for texts: identifies the tokenizer
+    std::shared_ptr<OpenFile> tokenizer_file{};  // for texts: the file that is sent with the question
   };
 
   void require() const;  // Throws Problem if no process exists.
