@@ -272,9 +272,9 @@ def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Move
 
 def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """The rule of an operator on rows. The rows may be in any order as long as the last axis stays last."""
-    (x,) = operands
+    x, *others = operands  # a softmax may have a length
     axes = x.axes if x.axes[-1] == len(x.axes) - 1 else _order(x)
-    return graph.with_args(call, [mover.arranged(x, axes)]), axes
+    return graph.with_args(call, [mover.arranged(x, axes), *(each.source for each in others)]), axes
 
 
 def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:

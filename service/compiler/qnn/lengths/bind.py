@@ -38,7 +38,7 @@ def bind_length(module: tvm.IRModule, shorter: tvm.IRModule, mode: Mode) -> tvm.
         Unbound: an operator combines positions in a way that depends on their number, or the modules differ.
     """
     module, shorter = _folded(module, mode), _folded(shorter, mode)
-    return _Writer(length_axes(module, shorter)).rewritten(graph.main_of(module))
+    return _Writer(length_axes(module, shorter), mode).rewritten(graph.main_of(module))
 
 
 def _folded(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
@@ -48,8 +48,8 @@ def _folded(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
 
 
 class _Writer:
-    def __init__(self, lengths: LengthAxes) -> None:
-        self._lengths = lengths
+    def __init__(self, lengths: LengthAxes, mode: Mode) -> None:
+        self._lengths, self._mode = lengths, mode
         self._length = relax.Var(PARAMETER, relax.TensorType([1], "int32"))
         self._builder = relax.BlockBuilder()
         self._inside: dict[int, relax.Expr] = {}  # trailing axes -> which positions are inside, [length, 1, …]
@@ -83,7 +83,8 @@ class _Writer:
         def emit(made: relax.Expr) -> relax.Expr:
             return graph.emit(self._builder, made, name)
 
-        site = Site(value, args, self._lengths, self._lengths.of(var), self._fill, emit)
+        result = self._lengths.of(var)
+        site = Site(value, args, self._lengths, result, self._fill, emit, self._mode, self._length)
         return graph.emit(self._builder, rule_of(value)(site), name)
 
     def _count(self, constant: relax.Expr) -> relax.Expr:

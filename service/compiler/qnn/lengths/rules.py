@@ -16,6 +16,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.lengths.axes import Axes, LengthAxes, Unbound
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.casts import RULES as CASTS
 from service.compiler.qnn.ops.elementwise import RULES as ARITHMETIC
@@ -36,6 +37,8 @@ class Site:
         result: the axes of its result that have the length of the input.
         fill: replaces elements beyond the length.
         emit: binds an intermediate value.
+        mode: the numerics mode.
+        length: the length, `[1]` int32.
     """
 
     def __init__(
@@ -46,9 +49,11 @@ class Site:
         result: Axes,
         fill: Fill,
         emit: Callable[[relax.Expr], relax.Expr],
+        mode: Mode,
+        length: relax.Expr,
     ) -> None:
         self.call, self.args, self.lengths, self.result = call, args, lengths, result
-        self.fill, self.emit = fill, emit
+        self.fill, self.emit, self.mode, self.length = fill, emit, mode, length
         self.name = graph.name_of(call)
 
     def axes(self, index: int) -> Axes:
@@ -152,6 +157,18 @@ def _real_sum(site: Site) -> relax.Expr:
     if along and str(site.call.attrs["order"]) not in (LANES, SEQUENTIAL):
         raise site.refuse()
     return _sum(_own_axes)(site)
+
+
+def _softmax(site: Site) -> relax.Expr:
+    """Some formulas of an 8-bit softmax compute only the first columns."""
+    if site.rank(0) - 1 not in site.axes(0):
+        return site.unchanged()
+    operation = Operation(site.call)
+    if not getattr(site.mode.formula(operation), "takes_length", False):
+        raise site.refuse()
+    in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+    x = site.fill(site.args[0], site.rank(0) - 1, float(np.iinfo(in_type.dtype).min))
+    return ops.softmax(x, in_type, out_type, beta=operation.floating("beta"), length=site.length)
 
 
 def _own_axes(site: Site) -> set[int]:
@@ -293,7 +310,7 @@ _RULES: dict[str, Rule] = {
     "qnn.real_mean": _away_from(_last),
     "qnn.real_squares": _away_from(_last),
     "qnn.real_sum": _real_sum,
-    "qnn.softmax": _away_from(_last),
+    "qnn.softmax": _softmax,
     "qnn.sum": _away_from(_own_axes),
     "reshape": _reshape,
     "strided_slice": _slice,

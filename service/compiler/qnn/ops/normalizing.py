@@ -9,9 +9,22 @@ from service.compiler.qnn.ops.call import Rule, call_of, same_storage, tensor_ty
 from service.compiler.qnn.types import QuantizedType
 
 
-def softmax(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, beta: float = 1.0) -> relax.Call:
-    """Returns exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values."""
-    return call_of("softmax", [x], in_type=in_type, out_type=out_type, beta=beta)
+def softmax(
+    x: relax.Expr,
+    in_type: QuantizedType,
+    out_type: QuantizedType,
+    *,
+    beta: float = 1.0,
+    length: relax.Expr | None = None,
+) -> relax.Call:
+    """Returns exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values.
+
+    Args:
+        length: the number of columns to compute, `[1]` int32; None for all. The other columns must have the smallest
+            stored value. They have no effect, and their results no meaning.
+    """
+    operands = [x] if length is None else [x, length]
+    return call_of("softmax", operands, in_type=in_type, out_type=out_type, beta=beta)
 
 
 def l2_normalize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
@@ -32,7 +45,8 @@ def _l2_normalize(o: Operation) -> relax.TensorType:
 
 
 def _softmax(o: Operation) -> relax.TensorType:
-    o.count(1)
+    if o.count(1, 2) == 2:
+        o.require(o.tensor(1) == ((1,), "int32"), "the length must be one int32")
     shape = o.stored(0, o.per_tensor("in_type"))
     o.require(len(shape) > 0, "a scalar has no last axis")
     o.require(float(o.attr("beta")) > 0, "beta must be positive")

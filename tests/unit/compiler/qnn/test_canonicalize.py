@@ -23,7 +23,7 @@ from service.core.errors import UnsupportedOperator
 from tests.support import litert
 from tests.support.canonical import holds
 from tests.support.examples import examples
-from tests.support.qnn_models import STORED_MODES, compile_and_run_all, float32, module_of
+from tests.support.qnn_models import STORED_MODES, compile_and_run, compile_and_run_all, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
 # Each example compiles a module twice, so there are few examples, and a failing one is not shrunk.
@@ -341,3 +341,21 @@ def test_an_operator_that_a_mode_does_not_define_is_refused() -> None:
     )
     with pytest.raises(UnsupportedOperator, match="mxnet-onednn does not define softmax"):
         oracle.run(module, get_mode(MXNET_ONEDNN), [np.zeros((2, 3), np.int8)])
+
+
+@pytest.mark.parametrize(
+    ("storage", "scale", "zero_point"), [("int8", 1 / 256, -128), ("uint8", 1 / 256, 0), ("int8", 1e-4, -20)]
+)
+def test_a_softmax_of_the_first_columns(storage: str, scale: float, zero_point: int) -> None:
+    """With so few columns, the products of ONNX Runtime's formula leave float32."""
+    in_type = QuantizedType(storage, (float32(0.05),), (3,))
+    out_type = QuantizedType(storage, (float32(scale),), (zero_point,))
+    shapes = [((2, 5, 19), storage), ((1,), "int32")]
+    module = module_of(shapes, lambda emit, inputs: emit(ops.softmax(inputs[0], in_type, out_type, length=inputs[1])))
+    lowered, limits = canonicalize(module, get_mode(ONNXRUNTIME)), np.iinfo(storage)
+    for length in (1, 2, 16, 19):
+        x = np.random.default_rng(length).integers(limits.min, limits.max + 1, (2, 5, 19)).astype(storage)
+        x[..., length:] = limits.min
+        inputs = [x, np.array([length], np.int32)]
+        (expected,) = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
+        np.testing.assert_array_equal(compile_and_run(lowered, inputs)[..., :length], expected[..., :length])

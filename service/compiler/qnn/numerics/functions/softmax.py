@@ -5,6 +5,7 @@ table.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,8 +117,15 @@ class TableSoftmax:
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)
 
 
-def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.Expr:
-    """Returns table[max(row) - x] for each element of each row."""
+def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array, length: relax.Expr | None = None) -> relax.Expr:
+    """Returns table[max(row) - x] for each element of each row.
+
+    Args:
+        table: `[256]`; or with a length `[columns, 256]`, a table for each number of columns.
+        length: the number of columns to compute; None for all. The others become zero.
+    """
+    if length is not None:
+        return _look_up_within(builder, x, table, length)
     largest = row_reduce(builder, x, te.max, "max")
 
     def look_up(x: te.Tensor, largest: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -127,6 +135,28 @@ def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.E
         return te.compute(x.shape, element, name="exp")
 
     return builder.emit_te(look_up, x, largest, relax.const(table), primfunc_name_hint="exp")
+
+
+def _look_up_within(builder: relax.BlockBuilder, x: relax.Expr, tables: Array, length: relax.Expr) -> relax.Expr:
+    dtype, largest = str(tables.dtype), row_reduce(builder, x, te.max, "max")
+
+    def look_up(x: te.Tensor, largest: te.Tensor, length: te.Tensor, tables: te.Tensor) -> te.Tensor:
+        def element(*index: Any) -> Scalar:
+            distance = largest(*index[:-1], 0).astype("int32") - x(*index).astype("int32")
+            is_inside = index[-1] < length[0]
+            return tirx.if_then_else(is_inside, tables[length[0] - 1, distance], tirx.const(0, dtype))
+
+        return te.compute(x.shape, element, name="exp")
+
+    return builder.emit_te(look_up, x, largest, length, relax.const(tables), primfunc_name_hint="exp")
+
+
+def within(operation: Operation, x: Array, length: Array, evaluate: Callable[[Array], Array]) -> Array:
+    """Returns `evaluate` of the first columns of `x`. The other columns become the result's zero point."""
+    count, out_type = int(length[0]), operation.per_tensor("out_type")
+    whole = np.full(x.shape, out_type.zero_point, out_type.dtype)
+    whole[..., :count] = evaluate(x[..., :count])
+    return whole
 
 
 def row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: str) -> relax.Expr:

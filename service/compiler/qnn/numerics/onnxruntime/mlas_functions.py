@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
 from service.compiler.qnn.numerics.functions.real import FUNCTIONS
-from service.compiler.qnn.numerics.functions.softmax import look_up, row_reduce
+from service.compiler.qnn.numerics.functions.softmax import look_up, row_reduce, within
 from service.compiler.qnn.numerics.functions.unary import Tabulated
 from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
@@ -63,8 +63,11 @@ class ScaledSoftmax:
     """
 
     summary = "z + round_even(e * floor(1 / s) / sum(e)), e from a float32 table, summed in order"
+    takes_length = True
 
-    def evaluate(self, operation: Operation, x: Array) -> Array:
+    def evaluate(self, operation: Operation, x: Array, length: Array | None = None) -> Array:
+        if length is not None:
+            return within(operation, x, length, lambda part: self.evaluate(operation, part))
         out_type = operation.per_tensor("out_type")
         exponentials = self.table(operation, x.shape[-1])[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
         total = np.zeros((*x.shape[:-1], 1), np.float32)
@@ -78,12 +81,16 @@ class ScaledSoftmax:
         whole = np.where(rounded < _BEYOND_INT64, rounded, np.float32(0)).astype(np.int64) & _LOW_BITS
         return store((whole + out_type.zero_point) & _LOW_BITS, out_type)
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        out_type = operation.per_tensor("out_type")
-        exponentials = look_up(builder, x, self.table(operation, int(x.ty.shape[-1])))
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, length: relax.Expr | None = None
+    ) -> relax.Expr:
+        out_type, columns = operation.per_tensor("out_type"), int(x.ty.shape[-1])
+        lengths = [columns] if length is None else range(1, columns + 1)
+        tables = np.stack([self.table(operation, each) for each in lengths])
+        exponentials = look_up(builder, x, tables[0] if length is None else tables, length)
         total = row_reduce(builder, exponentials, te.sum, "sum")
         inverse = tirx.const(float(self.inverse(operation)), "float32")
-        fits, signed = self.fits(operation, int(x.ty.shape[-1])), out_type.dtype == "int8"
+        fits, signed = all(self.fits(operation, each) for each in lengths), out_type.dtype == "int8"
 
         def normalize(exponential: Scalar, total: Scalar) -> Scalar:
             rounded = tirx.nearbyint(exponential * inverse / total)

@@ -89,6 +89,10 @@ def _range(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
     return emit(relax.op.divide(inputs[0], emit(relax.op.subtract(high, low))))
 
 
+def _softmax_in_8_bits(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
+    return emit(ops.softmax(inputs[0], i8(0.1, 3), i8(1 / 256, -128)))
+
+
 def _first(emit: Emit, inputs: list[relax.Var], _length: int) -> relax.Var:
     return emit(relax.op.take(inputs[0], relax.const(np.array(0)), axis=1))
 
@@ -120,6 +124,7 @@ ROWS = [((1, -1, 6), "float32")]
     ("network", "shapes"),
     [
         pytest.param(_softmax, [((1, 3, -1, -1), "float32")], id="softmax"),
+        pytest.param(_softmax_in_8_bits, [((1, 3, -1, -1), "int8")], id="8-bit softmax"),
         pytest.param(_products, [((2, -1, 5), "float32")] * 3, id="attention"),
         pytest.param(_quantized_products, [((2, 4, -1), "int8"), ((2, -1, 5), "int8")], id="matmul"),
         pytest.param(_heads, ROWS, id="heads"),
