@@ -101,12 +101,12 @@ async def predict(
         trust_env=False,
     ) as client:
         described = (await _send(client, "GET", path)).json()
-        model = _Model(client, path, described, top)
+        model = TaskPredictor(client, path, described, top)
         return list(await asyncio.gather(*map(model.predict, samples)))
 
 
-class _Model:
-    """A model in the data plane."""
+class TaskPredictor:
+    """Sends the samples of one model to the data plane."""
 
     def __init__(self, client: httpx.AsyncClient, path: str, described: Mapping[str, Any], top: int | None) -> None:
         from service.runtime.protocol import metadata_of, signature_of
@@ -117,6 +117,7 @@ class _Model:
         self._free = asyncio.Semaphore(_PARALLEL)
 
     async def predict(self, sample: Sample) -> Result:
+        """Returns the result of a sample. Raises the errors of the function `predict`."""
         from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
         from service.runtime.results import real_values, result_of
 
