@@ -87,7 +87,7 @@ def _reads(data: bytes) -> None:
     [(_fails, "KeyError"), (_says_no_stage, "NoStage"), (_hangs, "_TooSlow"), (_reads, "_Forbidden")],
 )
 def test_a_failure_is_a_finding(importer: Callable[[bytes], None], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "IMPORTERS", {ONNX: lambda data, at, shapes: importer(data)})
+    monkeypatch.setattr(findings, "IMPORTERS", {ONNX: lambda data, at, shapes, fixed: importer(data)})
     monkeypatch.setattr(findings, "_SLOWEST_S", 0.1)
     assert Judge(ONNX, {})(b"") == f"{name} outside"
 
