@@ -118,3 +118,18 @@ def as_a_tensor(model: OnnxBuilder) -> str:
 def test_other_sequences_are_refused(write: Write, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         import_model(model_of(write))
+
+
+def half_of_a_sequence(model: OnnxBuilder) -> str:
+    half = model.node("Cast", ["x"], to=10)
+    sequence = model.node("SplitToSequence", [half, whole(model, 2)], axis=1)
+    first = model.node("SequenceAt", [sequence, whole(model, 0)])
+    sequence = model.node("SequenceInsert", [sequence, model.node("Exp", [first])])
+    joined = model.node("ConcatFromSequence", [model.node("SequenceErase", [sequence, whole(model, 1)])], axis=0)
+    return model.node("Cast", [model.node("Sqrt", [model.node("Abs", [joined])])], to=1)
+
+
+def test_a_sequence_of_float16() -> None:
+    data = model_of(half_of_a_sequence)
+    (result,) = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [X])
+    np.testing.assert_array_equal(result, Reference(data, optimized=False)([X])[0])

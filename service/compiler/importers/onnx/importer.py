@@ -30,6 +30,7 @@ from service.compiler.importers.onnx.qdq.operators import fuse
 from service.compiler.importers.onnx.rewrites.conditions import resolved
 from service.compiler.importers.onnx.rewrites.constants import fold_constants
 from service.compiler.importers.onnx.rewrites.deciding import with_advice
+from service.compiler.importers.onnx.rewrites.ends import with_wide_ends
 from service.compiler.importers.onnx.rewrites.pads import merge_pads
 from service.compiler.importers.onnx.rewrites.pairs import merge_pairs
 from service.compiler.importers.onnx.rewrites.redundant import drop_redundant_activations
@@ -64,12 +65,14 @@ def import_model(
         Unsupported, UnsupportedOperator: the model is well formed, but a part of it cannot be compiled.
     """
     with import_stage():
-        complete, constants = _with_fixed(read_model(data), shapes or {}, fixed or {})
+        read, widened = with_wide_ends(read_model(data))
+        complete, constants = _with_fixed(read, shapes or {}, fixed or {})
         try:
             imported = _rewritten(round_products(complete), at, shapes or {})
         except (MalformedModel, Unsupported) as error:
             raise with_advice(error, complete) from error
-        return replace(imported, signature=replace(imported.signature, fixed=constants))
+        signature = replace(imported.signature, fixed=constants)
+        return replace(imported, signature=signature, notices=(*imported.notices, *widened))
 
 
 def _rewritten(read: Model, at: At, shapes: Shapes) -> ImportedModel:

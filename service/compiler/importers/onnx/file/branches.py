@@ -88,7 +88,7 @@ def copied(branch: Branch, index: int, prefix: str, shared: str, given: Iterable
     names = {name: prefix + name for operator in branch.operators for name in operator.outputs if name}
     names |= {name: shared + name for name in branch.constants}
     names |= zip(branch.inputs, given, strict=True)
-    inside = [replace(each, index=index) for each in _renamed(branch.operators, names)]
+    inside = [replace(each, index=index) for each in renamed(branch.operators, names)]
     constants = {names[name]: replace(tensor, name=names[name]) for name, tensor in branch.constants.items()}
     return Copied(inside, constants, tuple(names.get(name, name) for name in branch.outputs))
 
@@ -99,7 +99,7 @@ def aliases(operator: Operator, sources: Iterable[str]) -> list[Operator]:
     return [Operator(operator.index, "Identity", (source,), (output,), {}) for source, output in pairs if output]
 
 
-def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Operator]:
+def renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Operator]:
     """Returns `operators` with tensors renamed, including those in subgraphs."""
     return [
         replace(
@@ -127,7 +127,7 @@ def with_names(branch: Branch, names: Mapping[str, str]) -> Branch:
         changed[name] = _unused(name, used)
         used.add(changed[name])
     return Branch(
-        tuple(_renamed(branch.operators, changed)),
+        tuple(renamed(branch.operators, changed)),
         {
             changed.get(name, name): replace(each, name=changed.get(name, name))
             for name, each in branch.constants.items()

@@ -20,7 +20,7 @@ from tvm import relax
 from service.compiler.importers.onnx.file.branches import LOOP, branch_of, own_inputs
 from service.compiler.importers.onnx.file.tensors import SMALL_REALS
 from service.compiler.importers.onnx.half.functions import expanded
-from service.compiler.importers.onnx.half.kernels import has_kernel, is_exact
+from service.compiler.importers.onnx.half.kernels import MOVES_ITEMS, has_kernel, is_exact
 from service.compiler.importers.onnx.half.merging import merge_into_convolutions, merge_into_gemms
 from service.compiler.importers.onnx.half.shapes import static_shapes, types_of
 from service.compiler.importers.onnx.half.types import CARRIED, FLOAT16, NUMBERS, TYPE_ATTRIBUTES, output_types, widened
@@ -178,7 +178,8 @@ class _Body:
         return [name for name in names if self.types.get(name) == FLOAT16]
 
     def _lacks_kernel(self, operator: Operator) -> bool:
-        return bool(self._halves(operator.inputs)) and not has_kernel(operator, self._opset) and not _is_cast(operator)
+        is_moved = operator.op_type in MOVES_ITEMS or _is_cast(operator)
+        return bool(self._halves(operator.inputs)) and not has_kernel(operator, self._opset) and not is_moved
 
     def _is_isolated(self, operator: Operator) -> bool:
         """Returns true if all operators next to `operator` compute in float32, so that it does so too."""

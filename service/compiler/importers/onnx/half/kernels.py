@@ -5,6 +5,7 @@ Source: `onnxruntime_pybind11_state.get_all_opkernel_def()` of ONNX Runtime 1.31
 
 from __future__ import annotations
 
+from service.compiler.importers.onnx.model import MAKES_ITEMS, READS_ITEMS
 from service.compiler.importers.qdq import Operator
 
 # Operators that only move or select elements, or whose result is one of a few exact values -> the first operator set
@@ -14,9 +15,10 @@ EXACT = {
         (
             *("Compress", "Concat", "ConstantOfShape", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
             *("Identity", "If", "IsNaN", "Loop", "Mod", "Reshape", "ReverseSequence", "Round", "Scan", "Scatter"),
-            *("ScatterElements", "ScatterND", "Shape", "Sign", "Slice", "Split", "Squeeze", "TensorScatter"),
-            *("Transpose", "Unsqueeze", "com.microsoft.ExpandDims", "com.microsoft.GatherND"),
-            "com.microsoft.UnfoldTensor",
+            *("ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct", "Shape", "Sign", "Slice", "Split"),
+            *("SplitToSequence", "Squeeze", "TensorScatter", "Transpose", "Unsqueeze"),
+            *("Optional", "OptionalGetElement", "OptionalHasElement"),
+            *("com.microsoft.ExpandDims", "com.microsoft.GatherND", "com.microsoft.UnfoldTensor"),
         ),
         1,
     ),
@@ -37,6 +39,8 @@ _ROUNDED = {
     ),
     "DequantizeLinear": 19,
 }
+# Operators on sequences and optional values, which are resolved at import.
+MOVES_ITEMS = (READS_ITEMS | MAKES_ITEMS) - {"ConcatFromSequence", "Identity"}
 _FIRST_SETS = {**EXACT, **_ROUNDED}
 _DROPOUT_UNTIL = 11  # the last operator set in which Dropout has a float16 kernel
 
@@ -50,4 +54,6 @@ def has_kernel(operator: Operator, opset: int) -> bool:
 
 def is_exact(operator: Operator) -> bool:
     """Returns true if the float32 operator on float16 values computes values that float16 can hold."""
+    if operator.op_type in MOVES_ITEMS:
+        return True
     return operator.op_type in EXACT and operator.attributes.get("reduction", "none") in ("none", "max", "min")

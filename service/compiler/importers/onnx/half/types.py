@@ -21,8 +21,9 @@ Attribute = TypeVar("Attribute")
 
 _BOOL = frozenset(
     {"And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"}
+    | {"OptionalHasElement"}
 )
-_INT64 = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "Shape", "Size"})
+_INT64 = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "SequenceLength", "Shape", "Size"})
 _INT32 = frozenset({"ConvInteger", "MatMulInteger"})
 # Operators whose results have the type of another input than the first: type -> the input's index.
 _OTHER_INPUT = {
