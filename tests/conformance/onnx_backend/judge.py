@@ -120,17 +120,22 @@ def judge(case: Case, *, compiled: bool) -> Verdict:
         except Exception as error:
             verdict = Verdict(FAILED, _line_of(error), in_reference=runs)
             continue
-        inputs = [case.inputs[index] for index in sent] or [np.zeros(1, np.float32)]
+        inputs = [sendable(case.inputs[index]) for index in sent] or [np.zeros(1, np.float32)]
         tensors = [f"{each.dtype.name}{list(each.shape)}" for each in inputs]
         try:
             actual = _outputs(imported, inputs, compiled=compiled)
-            outcome, text = _outcome(case.tolerance, actual, case.outputs)
+            outcome, text = _outcome(case.tolerance, actual, [sendable(each) for each in case.outputs])
             if outcome == DIFFERS and expected and _outcome(case.tolerance, actual, expected)[0] in (EQUAL, CLOSE):
                 outcome, text = AS_REFERENCE, ""
         except Exception as error:
             outcome, text = FAILED, _line_of(error)
         return Verdict(outcome, text, tensors, runs)
     return verdict
+
+
+def sendable(values: Array) -> Array:
+    """Returns values of bfloat16 and smaller real types as float32, in which clients send and receive them."""
+    return values.astype(np.float32) if values.dtype.name.startswith(("bfloat", "float8", "float4")) else values
 
 
 def _line_of(error: Exception) -> str:
