@@ -68,11 +68,30 @@ def round_halves(node: Node) -> Value:
 def _rounded_small(node: Node, dtype: np.dtype[Any]) -> Value:
     values = np.arange(1 << 8, dtype=np.uint8).view(dtype).astype(np.float32)
     limit = float(values[np.isfinite(values)].max())
-    x = node.expr(0)
+    x = node.emit(relax.op.minimum(node.expr(0), relax.const(np.array(limit, np.float32))), "below")
+    x = node.emit(relax.op.maximum(x, relax.const(np.array(-limit, np.float32))), "above")
+    rounded = relax.op.astype(node.emit(relax.op.astype(x, dtype.name), "rounded"), "float32")
     if node.attribute("saturate", 1):
-        x = node.emit(relax.op.minimum(x, relax.const(np.array(limit, np.float32))), "below")
-        x = node.emit(relax.op.maximum(x, relax.const(np.array(-limit, np.float32))), "above")
-    return node.emit(relax.op.astype(node.emit(relax.op.astype(x, dtype.name), "rounded"), "float32"))
+        return node.emit(rounded)
+    return node.emit(_overflowed(node, node.emit(rounded, "limited"), dtype, values[np.isfinite(values)]))
+
+
+def _overflowed(node: Node, rounded: relax.Expr, dtype: np.dtype[Any], values: Array) -> relax.Call:
+    """Returns `rounded`, and infinity or NaN for each number that is rounded to more than the largest value of a
+    type. LLVM converts such numbers otherwise than ml_dtypes.
+    """
+    least, largest = np.unique(values)[-2:]
+    middle = np.float32(largest + (largest - least) / 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_beyond = not np.isfinite(middle.astype(dtype).astype(np.float32))
+        beyond = np.float32(np.finfo(np.float32).max).astype(dtype).astype(np.float32)
+    size = node.emit(relax.op.abs(node.expr(0)), "size")
+    bound = relax.const(middle)
+    over = node.emit((relax.op.greater_equal if is_beyond else relax.op.greater)(size, bound), "over")
+    signed = node.emit(
+        relax.op.multiply(relax.op.sign(node.expr(0)), relax.const(np.array(beyond, np.float32))), "sign"
+    )
+    return relax.op.where(over, signed, rounded)
 
 
 def cast_like(node: Node) -> Value:
