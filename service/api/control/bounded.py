@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Message
 
 from service.api.control.body import small_body
+from service.core.models.metadata import MAX_LABELS_CHARACTERS
 
 MAX_BYTES = 64 << 10
 
@@ -19,13 +20,15 @@ MAX_BYTES = 64 << 10
 class BoundedRoute(APIRoute):
     """A route with a size limit for the body that FastAPI reads."""
 
+    most_bytes = MAX_BYTES
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         if self.body_field is None:  # the route has no body, or reads the body itself
             return handle
 
         async def bounded(request: Request) -> Response:
-            body = await small_body(request, MAX_BYTES)
+            body = await small_body(request, self.most_bytes)
             arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
             async def receive() -> Message:
@@ -34,3 +37,9 @@ class BoundedRoute(APIRoute):
             return await handle(Request(request.scope, receive))
 
         return bounded
+
+
+class LabelsRoute(BoundedRoute):
+    """A route whose body may contain the labels of a model. JSON takes up to six bytes for a character."""
+
+    most_bytes = MAX_BYTES + 6 * MAX_LABELS_CHARACTERS

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.access.tenants import tenant
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
-from service.api.control.bounded import BoundedRoute
+from service.api.control.bounded import BoundedRoute, LabelsRoute
 from service.api.control.room import check_room, check_source
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -192,7 +192,6 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
     )
 
 
-@router.patch("/{name}/versions/{version}", summary="Describe a version of a model", response_model=wire.ModelVersion)
 def describe_version(
     name: wire.PathName, version: wire.PathVersion, metadata: wire.Metadata, services: ServicesOf
 ) -> wire.ModelVersion:
@@ -202,6 +201,16 @@ def describe_version(
         check_source(services, described.text.tokenizer)
     submission.describe(services, name, version, described)
     return get_version(name, version, services)
+
+
+router.add_api_route(
+    "/{name}/versions/{version}",
+    describe_version,
+    methods=["PATCH"],
+    summary="Describe a version of a model",
+    response_model=wire.ModelVersion,
+    route_class_override=LabelsRoute,
+)
 
 
 @router.post(

@@ -55,5 +55,13 @@ def test_invalid_metadata_is_refused_before_anything_is_stored(plane: ControlPla
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
 
+def test_the_labels_of_a_large_model_fit_in_a_request(plane: ControlPlane) -> None:
+    plane.push()
+    labels = [f"class number {index}" for index in range(50_000)]
+    assert plane.client.patch(URL, json={"labels": labels}).status_code == 200
+    assert metadata(plane)["labels"] == labels
+    problem(plane.client.patch(URL, content=b" " * (13 << 20)), 413, "too_large")
+
+
 def test_a_missing_model_gets_no_metadata(plane: ControlPlane) -> None:
     problem(plane.client.patch(URL, json={"labels": LABELS}), 404, "not_found")
