@@ -104,7 +104,8 @@ def _page(rows: Sequence[tuple[list[str], Found]]) -> Iterator[str]:
     yield (
         "The column `runs` gives the share of the multiply-accumulates in integers. `equal` means that all values of "
         "the outputs have the same bits as those of the file's own runtime; `documented` means that they differ as the "
-        "numerics mode documents. `CPU s` is the processor time of the build and its "
+        "numerics mode documents. `different` means that it documents no such difference, and `own_only` that the "
+        "runtime refuses the file. `CPU s` is the processor time of the build and its "
         "checks. An empty cell means that the file was inspected and not compiled."
     )
     yield ""
