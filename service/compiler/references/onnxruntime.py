@@ -55,7 +55,7 @@ def open_session(source: str, options: Mapping[str, str]) -> Answer:
 
 def _with_small_reals(session: InferenceSession) -> Answer:
     """Returns the function for a model with inputs or outputs of types that NumPy does not have. They are passed as
-    float32, as the build does (`importers.onnx.rewrites.ends`).
+    float32, as the build does (`importers.onnx.half.ends`).
     """
     inputs = session.get_inputs()
 

@@ -18,6 +18,7 @@ from service.compiler.importers.onnx.file.metadata import metadata_of
 from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.free_rows import filled, keep_rows_free, notice_of
 from service.compiler.importers.onnx.half.carrying import carry_halves
+from service.compiler.importers.onnx.half.ends import with_wide_ends
 from service.compiler.importers.onnx.half.shapes import notices_of_small_reals
 from service.compiler.importers.onnx.int8_activations import (
     int8_blocks,
@@ -30,7 +31,6 @@ from service.compiler.importers.onnx.qdq.operators import fuse
 from service.compiler.importers.onnx.rewrites.conditions import resolved
 from service.compiler.importers.onnx.rewrites.constants import fold_constants
 from service.compiler.importers.onnx.rewrites.deciding import with_advice
-from service.compiler.importers.onnx.rewrites.ends import with_wide_ends
 from service.compiler.importers.onnx.rewrites.pads import merge_pads
 from service.compiler.importers.onnx.rewrites.pairs import merge_pairs
 from service.compiler.importers.onnx.rewrites.redundant import drop_redundant_activations
