@@ -22,6 +22,7 @@ from service.api.control.routes import (
     keys,
     matrix,
     models,
+    openai,
     predict,
     quantizations,
     quarantine,
@@ -67,6 +68,7 @@ def control_plane() -> FastAPI:
     for module in (
         models,
         predict,
+        openai,
         matrix,
         compare,
         saturation,

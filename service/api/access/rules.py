@@ -20,6 +20,7 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/docs": _NOBODY,
     "/api/v1/openapi.json": _NOBODY,  # the document is the same for all users
     "/api/v1/artifacts": (Scope.ADMIN,),  # an artifact is native code, which runs with the server's permissions
+    "/v1/models": (Scope.PREDICT, Scope.READ),
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
@@ -38,11 +39,11 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 )
 
 
-_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict")
+_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict|/v1/embeddings")
 
 
 def is_prediction(path: str) -> bool:
-    """Returns true for the path of predictions by task, which the data plane counts, because it computes them."""
+    """Returns true for the paths of predictions by task, which the data plane counts, because it computes them."""
     return _PREDICTION.fullmatch(path) is not None
 
 

@@ -33,6 +33,7 @@ _OPEN = re.compile(
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/keys (/[^/]+)?
     | /api/v1/(targets | audit)
+    | /v1/(models | embeddings)
     """,
     re.VERBOSE,
 )

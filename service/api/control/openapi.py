@@ -27,6 +27,7 @@ _SECURITY = {
 }
 _TAGS = [
     {"name": "models", "description": "Pushed models by name and version, their aliases and their deletion."},
+    {"name": "openai", "description": "Embeddings, as clients of OpenAI's API request them."},
     {"name": "builds", "description": "Compilations of a model for a target: their progress, results and logs."},
     {"name": "artifacts", "description": "Compiled models by digest, their reports, and the quarantine."},
     {"name": "blobs", "description": "Model files by digest, so that clients need not send a file twice."},

@@ -12,7 +12,8 @@ import csv
 import io
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # httpx and NumPy are imported when they are used: a server o
     import httpx
 
     from service.core.models.metadata import ModelMetadata
-    from service.core.models.signature import ModelSignature
+    from service.core.models.signature import ModelSignature, TensorSpec
 
 MAX_SAMPLES = 1024  # the limit for the samples of one request
 _PARALLEL = 16
@@ -41,10 +42,12 @@ class Sample:
     Attributes:
         values: real values for the only input, in nested lists or one list.
         inputs: real values for each input, by name.
+        tokens: the token ids of a text.
     """
 
     picture: bytes | None = None
     text: str | None = None
+    tokens: Sequence[int] | None = None
     values: Any = None
     inputs: Mapping[str, Any] | None = None
 
@@ -85,6 +88,15 @@ async def predict(
     Raises:
         OctetError: the data plane refused a request, or a sample does not fit the model.
     """
+    async with predictor(settings, path, headers, top) as model:
+        return list(await asyncio.gather(*map(model.predict, samples)))
+
+
+@asynccontextmanager
+async def predictor(
+    settings: Settings, path: str, headers: Mapping[str, str], top: int | None = None
+) -> AsyncIterator[TaskPredictor]:
+    """Yields the predictor of a model. Arguments and errors as for `predict`."""
     import httpx
 
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
@@ -101,23 +113,31 @@ async def predict(
         trust_env=False,
     ) as client:
         described = (await _send(client, "GET", path)).json()
-        model = TaskPredictor(client, path, described, top)
-        return list(await asyncio.gather(*map(model.predict, samples)))
+        yield TaskPredictor(client, path, described, top)
 
 
 class TaskPredictor:
-    """Sends the samples of one model to the data plane."""
+    """Sends the samples of one model to the data plane.
+
+    Attributes:
+        metadata: the metadata of the version.
+    """
 
     def __init__(self, client: httpx.AsyncClient, path: str, described: Mapping[str, Any], top: int | None) -> None:
         from service.runtime.protocol import metadata_of, signature_of
 
         self._client, self._path, self._top = client, path, top
         self._signature: ModelSignature = signature_of(described)
-        self._metadata: ModelMetadata = metadata_of(described)
+        self.metadata: ModelMetadata = metadata_of(described)
         self._free = asyncio.Semaphore(_PARALLEL)
 
     async def predict(self, sample: Sample) -> Result:
         """Returns the result of a sample. Raises the errors of the function `predict`."""
+        result, _ = await self.answer(sample)
+        return result
+
+    async def answer(self, sample: Sample) -> tuple[Result, int]:
+        """Returns the result of a sample, and its number of tokens; 0 if it is not a text."""
         from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
         from service.runtime.results import real_values, result_of
 
@@ -128,21 +148,24 @@ class TaskPredictor:
             response = await _send(self._client, "POST", f"{self._path}/infer", content=body, headers=headers)
         answer, outputs = decode_response(response.content, int(response.headers[HEADER_LENGTH]))
         of_text = answer.get("parameters", {}) if sample.text is not None else {}
+        tokens = len(sample.tokens) if sample.tokens is not None else of_text.get("tokens")
         real = real_values(outputs, self._signature.outputs)
-        result = result_of(real, self._metadata, top=self._top, tokens=of_text.get("tokens"))
-        return {**result, "truncated": True} if of_text.get("truncated") else result
+        result = result_of(real, self.metadata, top=self._top, tokens=tokens)
+        return {**result, **({"truncated": True} if of_text.get("truncated") else {})}, tokens or 0
 
     def _inputs(self, sample: Sample) -> dict[str, Any]:
         from service.runtime.results import stored_values
 
         specs = {spec.name: spec for spec in self._signature.inputs}
         if sample.text is not None:
-            if self._metadata.text.tokenizer is None:
+            if self.metadata.text.tokenizer is None:
                 raise InvalidInput(
                     "the model does not take text, because its version has no tokenizer",
                     hint="send a picture, or numbers as values or inputs",
                 )
             return {"text": sample.text.encode()}
+        if sample.tokens is not None:
+            return {spec.name: self._token_input(spec, sample.tokens) for spec in specs.values()}
         if sample.inputs is not None:
             if sample.inputs.keys() != specs.keys():
                 raise InvalidInput(
@@ -153,6 +176,29 @@ class TaskPredictor:
             raise InvalidInput(f"the model has {len(specs)} inputs", hint=f"send inputs by name: {', '.join(specs)}")
         ((name, spec),) = specs.items()
         return {name: sample.picture if sample.picture is not None else stored_values(sample.values, spec)}
+
+    def _token_input(self, spec: TensorSpec, ids: Sequence[int]) -> Any:
+        """Returns the tensor of an input for one text, `[1, tokens]`, padded if the model takes one length only."""
+        import numpy as np
+
+        from service.core.models.text import TokenInput
+
+        text = self.metadata.text
+        kind, length = text.data_of(spec.name), spec.shape[-1] if spec.shape[-1] > 0 else len(ids)
+        if kind is None:
+            raise InvalidInput(f"the model has an input {spec.name!r}, which does not come from text", tensor=spec.name)
+        if len(ids) > length:
+            raise InvalidInput(f"the model takes {length} tokens, not {len(ids)}", tensor=spec.name)
+        columns = {
+            TokenInput.IDS: ids,
+            TokenInput.MASK: [1] * len(ids),
+            TokenInput.TYPES: [0] * len(ids),
+            TokenInput.POSITIONS: range(len(ids)),
+        }
+        filling = (text.pad_id or 0) if kind is TokenInput.IDS else 0
+        tensor = np.full((1, length), filling, spec.dtype)
+        tensor[0, : len(ids)] = columns[kind]
+        return tensor
 
 
 async def _send(client: httpx.AsyncClient, method: str, path: str, **arguments: Any) -> httpx.Response:

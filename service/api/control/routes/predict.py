@@ -67,10 +67,14 @@ async def predict_by_task(
     limit_bytes = services.settings.max_predict_bytes
     body = await _body(request, limit_bytes)
     samples, is_list = samples_of(body, request.headers.get("content-type", ""))
-    headers = {header: request.headers[header] for header in _PASSED if header in request.headers}
     path = f"/v2/models/{short_name(name)}" + ("" if version is None else f"/versions/{version}")
-    results = await predict(services.settings, path, headers, samples, top)
+    results = await predict(services.settings, path, passed_headers(request), samples, top)
     return {"results": results} if is_list else results[0]
+
+
+def passed_headers(request: Request) -> dict[str, str]:
+    """Returns the headers that the data plane receives: the caller's key, its trace and its deadline."""
+    return {header: request.headers[header] for header in _PASSED if header in request.headers}
 
 
 async def _body(request: Request, limit_bytes: int) -> bytes:

@@ -27,6 +27,7 @@ from service.api.control.wire.hosts import (
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
 from service.api.control.wire.matrix import Comparison, Different, Matrix, MatrixRow, PoolAnswer
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
+from service.api.control.wire.openai import EmbeddingRequest, Embeddings, OpenAIModel, OpenAIModels
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
     PathAlias,
@@ -78,6 +79,8 @@ __all__ = [
     "Comparison",
     "Deleted",
     "Different",
+    "EmbeddingRequest",
+    "Embeddings",
     "Facts",
     "Key",
     "KeyRequest",
@@ -91,6 +94,8 @@ __all__ = [
     "ModelVersions",
     "Models",
     "NewKey",
+    "OpenAIModel",
+    "OpenAIModels",
     "PathAlias",
     "PathBuild",
     "PathDigest",

@@ -1,0 +1,55 @@
+"""Schemas of the routes that clients of OpenAI's API use."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from service.api.control.wire.base import Wire
+
+
+class EmbeddingRequest(Wire):
+    """The texts to embed, as clients of OpenAI's API send them."""
+
+    model: str = Field(description="The model's name.")
+    input: str | list[str] | list[int] | list[list[int]] = Field(
+        description="A text, several texts, or the token ids of one or several."
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="`base64` is the vector as little-endian float32."
+    )
+    dimensions: int | None = Field(None, ge=1, description="Return so many numbers of each vector, the first ones.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class Embedding(Wire):
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="The place of the text in the request.")
+    embedding: list[float] | str
+
+
+class Usage(Wire):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Wire):
+    """The vectors, in the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class OpenAIModel(Wire):
+    id: str = Field(description="The model's name.")
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the version was pushed, in seconds since 1970.")
+    owned_by: str = "octet"
+
+
+class OpenAIModels(Wire):
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel]
