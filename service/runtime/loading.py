@@ -52,7 +52,7 @@ def load_model(
     digests = artifacts_of_model(layout)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
     models = [_load_stored(layout, digest, shared, trust) for digest in digests]
-    return models[0] if len(models) == 1 else BucketedModel(models)
+    return models[0] if len(models) == 1 and not models[0].signature.is_open else BucketedModel(models)
 
 
 def _load_stored(layout: OciLayout, digest: Digest, threads: int | Threads, trust: Trust) -> Model:

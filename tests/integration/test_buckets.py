@@ -21,6 +21,7 @@ from service.core.errors import InvalidTensor, NotFound
 from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.core.target import parse_target
+from service.runtime.bucketed import BucketedModel
 from tests.support.build_caches import share_caches
 from tests.support.compiled import Unreported
 from tests.support.onnx_reference import Reference
@@ -117,6 +118,23 @@ def test_ranges_over_all_tokens_do_not_include_the_padding(tmp_path: Path) -> No
     with pytest.raises(InvalidTensor) as caught:
         model(*random_inputs(9))
     assert caught.value.hint == "it is built for [1, 4], [1, 8], and shorter ones are filled up"
+
+
+def test_a_single_bucket_serves_shorter_inputs(tmp_path: Path) -> None:
+    """Until the other buckets are built, a model has only the smallest."""
+    (digest, _) = compiled("dynamic", tmp_path / "both", [4, 8])
+    stored = OciLayout.open(tmp_path / "both" / "store")
+    model = BucketedModel([runtime.load(stored, digest)])
+    assert [spec.shape for spec in (*model.signature.inputs, *model.signature.outputs)] == [
+        (1, -1),
+        (1, -1),
+        (1, -1, 16),
+    ]
+    reference = Reference(DATA / "bert.dynamic.onnx", optimized=False)
+    for length in (1, 3, 4):
+        ids, mask = random_inputs(length, length)
+        (wanted,) = reference([ids, mask])
+        np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 from service.core.builds.build import Progress, Stage
 from service.core.builds.options import batch_of
 from service.core.digest import Digest, canonical_json
+from service.core.models.buckets import accepting_shorter
 from service.core.models.signature import ModelSignature
 from service.core.provenance import Provenance, Signer, sealed, signer_of
 from service.core.settings import Settings
@@ -140,7 +141,8 @@ def make(
     padding = padding or Padding(False, "")
     states = len(signature.states)
     built = steps.build(states, tiles, rank, module=padding.module, longest=padding.longest)
-    signature = replace(signature, pads=padding.exact)
+    if padding.exact:
+        signature = accepting_shorter(signature, padding.shorter[0].signature)
     library = steps.link(kernel_objects(steps, built.kernels))
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)

@@ -110,13 +110,17 @@ class LockedArtifact:
     def target(self) -> Target:
         return parse_target(self.stored.config.target)
 
-    def run(self, inputs: Sequence[Array], threads: int) -> tuple[list[Array], float]:
-        """Returns the outputs for `inputs`, which must match the signature, and the duration of the call in seconds."""
+    def run(self, inputs: Sequence[Array], threads: int, length: int = 0) -> tuple[list[Array], float]:
+        """Returns the outputs for `inputs`, which must match the signature, and the duration of the call in seconds.
+
+        Args:
+            length: the length of the inputs before they were padded; 0 if they were not.
+        """
         shared = SharedTensors.create(self.signature)
         try:
             for position, given in zip(shared.inputs, inputs, strict=True):
                 position[...] = given
-            request = RunRequest(*self._files, shared.descriptor, threads)
+            request = RunRequest(*self._files, shared.descriptor, threads, length)
             result = self.ask(RUN, request, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
         finally:
             os.close(shared.descriptor)
@@ -231,7 +235,7 @@ class LockedModel:
         digests = [digest] if digest else artifacts_of_model(layout)
         parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]
         self.signature: ModelSignature = parts[0].signature
-        if len(parts) > 1:
+        if len(parts) > 1 or self.signature.is_open:
             self.signature = merge_buckets([part.signature for part in parts])
             parts.sort(key=lambda part: self.signature.buckets.index(part.signature))
         self._parts = parts
@@ -251,5 +255,5 @@ class LockedModel:
         if not self.signature.buckets:
             return self._parts[0].run(checked(self.signature, inputs), threads)
         request = fit_inputs(self.signature, inputs)
-        outputs, took_s = self._parts[request.bucket].run(request.inputs, threads)
+        outputs, took_s = self._parts[request.bucket].run(request.inputs, threads, request.length or 0)
         return request.cut(self.signature, outputs), took_s

@@ -45,7 +45,7 @@ def run_role(request: RunRequest, report: Report) -> RunResult:
     model = runtime.load_files(request.config, *request.paths, threads=request.threads)
     shared = SharedTensors(model.signature, request.tensors)
     started_s = time.perf_counter()
-    outputs = model.run(shared.inputs)
+    outputs = model.run_padded(shared.inputs, request.length) if request.length else model.run(shared.inputs)
     took_s = time.perf_counter() - started_s
     for position, output in zip(shared.outputs, outputs, strict=True):
         position[...] = output

@@ -19,10 +19,12 @@ class RunRequest(ArtifactFiles):
 
     Attributes:
         tensors: the descriptor of the shared memory that contains inputs and outputs (`runtime.shared.SharedTensors`).
+        length: the length of the inputs before they were padded; 0 if they were not.
     """
 
     tensors: int
     threads: int
+    length: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ DYNAMIC = -1
 
 
 def merge_buckets(signatures: Sequence[ModelSignature]) -> ModelSignature:
-    """Returns the signature of a model with the buckets `signatures`: -1 for each dimension in which they differ.
+    """Returns the signature of a model with the buckets `signatures`: -1 for each dimension in which they differ, or
+    along which they accept shorter inputs.
 
     Args:
         signatures: the signatures of one model's buckets, in any order.
@@ -99,6 +100,20 @@ def fit_inputs(signature: ModelSignature, inputs: Sequence[Array]) -> FittedInpu
     return FittedInputs(bucket_index, [_pad(array, shape) for array, shape in zip(inputs, wanted, strict=True)], length)
 
 
+def accepting_shorter(signature: ModelSignature, shorter: ModelSignature) -> ModelSignature:
+    """Returns the signature of a bucket that accepts shorter inputs. `shorter` is the signature for such inputs."""
+
+    def open_specs(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        return tuple(replace(spec, varies=_different(spec, other)) for spec, other in zip(specs, others, strict=True))
+
+    inputs, outputs = open_specs(signature.inputs, shorter.inputs), open_specs(signature.outputs, shorter.outputs)
+    return replace(signature, inputs=inputs, outputs=outputs, pads=True)
+
+
+def _different(spec: TensorSpec, other: TensorSpec) -> tuple[int, ...]:
+    return tuple(axis for axis, (one, two) in enumerate(zip(spec.shape, other.shape, strict=True)) if one != two)
+
+
 def common_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
     """Returns the length of a bucket if all varying dimensions have the same one, else None.
 
@@ -170,7 +185,9 @@ def _cut(spec: TensorSpec, output: Array, length: int) -> Array:
 
 def _merge_specs(specs: Sequence[TensorSpec]) -> TensorSpec:
     sizes = [set(each) for each in zip(*(spec.shape for spec in specs), strict=True)]
-    return replace(specs[0], shape=tuple(each.pop() if len(each) == 1 else DYNAMIC for each in sizes))
+    for axis in {axis for spec in specs for axis in spec.varies}:
+        sizes[axis].add(DYNAMIC)
+    return replace(specs[0], shape=tuple(each.pop() if len(each) == 1 else DYNAMIC for each in sizes), varies=())
 
 
 def _interface_of(signature: ModelSignature) -> list[tuple[str, str, int]]:

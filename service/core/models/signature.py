@@ -78,6 +78,7 @@ class TensorSpec:
         datatype: the name of the element type in the Open Inference Protocol.
         shape: the sizes of the dimensions; -1 for a dynamic dimension.
         bounds: the range of an input's values; None if the model gives none, and for outputs.
+        varies: the axes along which shorter tensors are accepted, or returned for them.
     """
 
     name: str
@@ -85,6 +86,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     quantization: Quantization | None = None
     bounds: Bounds | None = None
+    varies: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -130,6 +132,8 @@ class TensorSpec:
             spec["quantization"] = {"scale": self.quantization.scale, "zero_point": self.quantization.zero_point}
         if self.bounds:
             spec["bounds"] = {"low": self.bounds.low, "high": self.bounds.high}
+        if self.varies:
+            spec["varies"] = list(self.varies)
         return spec
 
     @staticmethod
@@ -141,6 +145,7 @@ class TensorSpec:
             tuple(spec["shape"]),
             Quantization(quantization["scale"], quantization["zero_point"]) if quantization else None,
             Bounds(bounds["low"], bounds["high"]) if bounds else None,
+            tuple(spec.get("varies", ())),
         )
 
 
@@ -243,6 +248,11 @@ class ModelSignature:
     pads: bool = False
     buckets: tuple[ModelSignature, ...] = ()
     fixed: tuple[FixedInput, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """True if a single artifact with this signature accepts shorter inputs."""
+        return any(spec.varies for spec in self.inputs)
 
     @property
     def largest(self) -> ModelSignature:

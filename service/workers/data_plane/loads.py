@@ -33,7 +33,7 @@ def load(
         ValueError: the artifacts of one sample are not variants of one model.
     """
     ones = [artifact.config.signature for batch, artifact in artifacts if batch == 1]
-    signature = merge_buckets(ones) if len(ones) > 1 else ones[0]
+    signature = merge_buckets(ones) if len(ones) > 1 or ones[0].is_open else ones[0]
 
     def sort_key(size: tuple[int, StoredArtifact]) -> tuple[int, int]:
         batch, artifact = size
