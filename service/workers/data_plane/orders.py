@@ -110,12 +110,14 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
     }
 
 
-def describe(metadata: ModelMetadata, tokenizer: Path | None = None) -> Members:
+def describe(metadata: ModelMetadata, tokenizer: Path | None = None, *, is_partial: bool = False) -> Members:
     """Returns the order with the metadata of a loaded model.
 
     Args:
         tokenizer: the file of the tokenizer in the metadata; None without a tokenizer, or if its file is lost.
+        is_partial: true if the model's builds for longer texts are missing. Such texts are refused, not truncated.
     """
+    text = metadata.text.to_json() | ({"is_partial": True} if is_partial else {})
     known = metadata.to_json()
     preprocessing = metadata.of_pictures.to_json()
     return {
@@ -123,7 +125,7 @@ def describe(metadata: ModelMetadata, tokenizer: Path | None = None) -> Members:
         "labels": list(metadata.labels),
         **({"parameters": known} if known else {}),
         **({"preprocessing": preprocessing} if preprocessing else {}),
-        **({"tokenizer": str(tokenizer), "text": metadata.text.to_json()} if tokenizer else {}),
+        **({"tokenizer": str(tokenizer), "text": text} if tokenizer else {}),
     }
 
 

@@ -39,7 +39,8 @@ def candidates(
             first, *larger = buckets.get(_bucketed(build), [build.artifact])
             if first == build.artifact:
                 of = model, build.version, build.target, build.numerics
-                identity = Identity(*of, first, variants.get(_group(build), ()), tuple(larger))
+                is_partial = len(larger) + 1 < len(buckets_of(build.options))
+                identity = Identity(*of, first, variants.get(_group(build), ()), tuple(larger), is_partial)
                 found.append((build, identity))
     ranks = {_group(build): -rank for rank, (build, _) in reversed(list(enumerate(found)))}
     plain_at = {_group(build): build.created_at for build, _ in reversed(found) if not _is_tuned(build)}

@@ -16,6 +16,7 @@ class Identity:
         artifact: the artifact for one sample, or for the batch size of the model file.
         variants: the other batch sizes with their artifacts, in ascending order.
         buckets: the artifacts of the larger shapes in ascending order, if the model is built for several shapes.
+        is_partial: true if builds of other shapes are missing, because they are not ready yet or have failed.
     """
 
     model: str
@@ -25,6 +26,7 @@ class Identity:
     artifact: Digest
     variants: tuple[tuple[int, Digest], ...] = ()
     buckets: tuple[Digest, ...] = ()
+    is_partial: bool = False
 
     @property
     def others(self) -> Iterator[Digest]:

@@ -170,7 +170,8 @@ class Loader:
         """
         if (served.metadata, served.tokenizer) != (metadata, tokenizer):
             served.metadata, served.tokenizer = metadata, tokenizer
-            self._plane.describe(served.key, orders.describe(metadata, tokenizer))
+            described = orders.describe(metadata, tokenizer, is_partial=served.identity.is_partial)
+            self._plane.describe(served.key, described)
             self._hold_files()
 
     def _hold_files(self) -> None:

@@ -43,7 +43,7 @@ class Question(TypedDict, total=False):
         inputs: for texts: the inputs for which the tensors are, as in `TokenSpec`.
         batches: for texts: the number of texts that a model without buckets takes in one call.
         pads: for texts: true if the data plane pads tensors, without a change of the result.
-        text: for texts: the processing, as in `TextProcessing.to_json`. The open file of its tokenizer comes with the
+        text: for texts: the processing, as `orders.describe` writes it. The open file of its tokenizer comes with the
             question.
     """
 
@@ -139,7 +139,8 @@ class Answers:
             split = texts.split_texts(data)
             lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
             tokenizer = self._tokenizers.load(digest, texts.most_tokens(lengths, processing), descriptor)
-            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths, pads=question["pads"]))
+            flags = {"pads": question["pads"], "is_partial": question["text"].get("is_partial", False)}
+            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths, **flags))
             return texts.bytes_of(result[0].tensors)
 
         tensors = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work, _TEXT_LIMIT_S)

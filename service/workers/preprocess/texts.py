@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.core.errors import InvalidInput, InvalidTensor, TooLarge
+from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
 from service.core.models.arrays import Array
 from service.core.models.signature import DATATYPES
-from service.core.models.text import Side, TextProcessing, TokenInput
+from service.core.models.text import MAX_TOKENS, Side, TextProcessing, TokenInput
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -90,6 +90,7 @@ def tokenize(
     lengths: Sequence[int],
     *,
     pads: bool = False,
+    is_partial: bool = False,
 ) -> Tokenized:
     """Returns the inputs of a model for `texts`. The smallest length that the longest text fits is used; shorter texts
     are padded.
@@ -99,9 +100,11 @@ def tokenize(
         lengths: the result of `lengths_of`.
         pads: true if the data plane pads tensors of any length, and the model ignores that padding. The length of the
             longest text is then used.
+        is_partial: true if the model's builds for longer texts are missing.
 
     Raises:
         InvalidInput: the tokenizer fails.
+        NotReady: a text is longer than the model's builds that are ready.
     """
     encodings = _encode(tokenizer, [_prepared(text, processing) for text in texts])
     longest = max(len(each.ids) for each in encodings)
@@ -111,6 +114,11 @@ def tokenize(
         np.ascontiguousarray(columns[_data_of(processing, spec)], np.dtype(DATATYPES[spec.datatype])) for spec in inputs
     ]
     truncated = [index for index, each in enumerate(encodings) if each.overflowing]
+    if truncated and is_partial and lengths[-1] < (processing.max_length or MAX_TOKENS):
+        raise NotReady(
+            f"text {truncated[0]} has more than {lengths[-1]} tokens, and no build for longer texts is ready",
+            hint="try again later; GET /api/v1/builds shows the builds",
+        )
     return Tokenized(tensors, [len(each.ids) for each in encodings], truncated)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from service.core.errors import InvalidInput, InvalidTensor, TooLarge
+from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
 from service.core.models.text import Side, TextProcessing, TokenInput
 from service.workers.preprocess.texts import (
     MAX_TEXT_BYTES,
@@ -78,6 +78,15 @@ def test_a_model_that_pads_gets_the_length_of_the_longest_text() -> None:
     tokenizer = load_tokenizer(wordpiece().to_str().encode(), most_tokens(lengths, PLAIN))
     found = tokenize(tokenizer, ["fox", "the fox"], PLAIN, BUCKETS, lengths, pads=True)
     assert found.tensors[0].tolist() == [[2, 7, 3, 0], [2, 4, 7, 3]]
+
+
+def test_a_text_that_only_a_missing_build_would_fit_is_not_truncated() -> None:
+    lengths = lengths_of(PLAIN, INPUTS, 1, 1)
+    tokenizer, long = load_tokenizer(wordpiece().to_str().encode(), 8), ["fox " * 9]
+    with pytest.raises(NotReady, match="text 0 has more than 8 tokens"):
+        tokenize(tokenizer, long, PLAIN, INPUTS, lengths, is_partial=True)
+    assert tokenize(tokenizer, long, TextProcessing(max_length=8), INPUTS, lengths, is_partial=True).truncated == [0]
+    assert tokenize(tokenizer, ["fox"], PLAIN, INPUTS, lengths, is_partial=True).truncated == []
 
 
 def test_only_buckets_for_so_many_texts_are_used() -> None:
