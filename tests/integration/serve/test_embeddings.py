@@ -91,6 +91,7 @@ def test_models_are_listed(server: Served) -> None:
         ({"input": [[]]}, 400, "an empty list of token ids"),
         ({"input": "fox", "dimensions": WIDTH + 1}, 400, "vectors have 16 numbers"),
         ({"input": "fox", "model": "absent"}, 404, "there is no model 'absent'"),
+        ({"input": "fox", "model": "bert/versions/1"}, 404, "there is no model"),
         ({"input": 7}, 400, "input"),
         ({"input": [[1] * 9]}, 400, "[1, 9]"),
     ],

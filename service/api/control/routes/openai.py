@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 
@@ -43,7 +44,7 @@ def list_openai_models(services: ServicesOf) -> wire.OpenAIModels:
 async def embed(asked: wire.EmbeddingRequest, request: Request, services: ServicesOf) -> dict[str, Any]:
     """The model's task has to be `embed`. A text that is longer than the model's maximum is truncated."""
     samples = _samples(asked.input)
-    path = f"/v2/models/{short_name(asked.model)}"
+    path = f"/v2/models/{quote(short_name(asked.model), safe='')}"
     async with predictor(services.settings, path, passed_headers(request)) as model:
         answers = await asyncio.gather(*map(model.answer, samples))
     vectors = [_vector(result, asked.model) for result, _ in answers]
@@ -77,7 +78,7 @@ def _vector(result: dict[str, Any], name: str) -> list[float]:
     if "embedding" not in result:
         raise InvalidInput(
             f"the model {name!r} does not compute embeddings",
-            hint="its version needs the task embed, octet push --task embed",
+            hint="set the task of its version: octet push --task embed",
         )
     vector: list[float] = result["embedding"]
     return vector
