@@ -39,7 +39,7 @@ class Padding:
         equal: the number of these values that were the same with and without padding.
         longest: the length of the bucket if the length is bound when the model is called, else 0.
         module: the module to build. Its last input is the length, if that is bound.
-        shorter: what the artifact has to compute for shorter inputs.
+        shorter: the expected outputs of the artifact for shorter inputs.
     """
 
     exact: bool

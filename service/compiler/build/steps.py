@@ -244,7 +244,7 @@ class Steps:
         """Runs the artifact, and compares its outputs with those of each witness.
 
         Args:
-            shorter: what it has to compute for shorter inputs.
+            shorter: the expected outputs for shorter inputs.
 
         Returns:
             The numerics report; see docs/how-to/reports.md.

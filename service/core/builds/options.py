@@ -115,7 +115,7 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
     """Parses shapes such as `x=1,3,224,224;y=1x[16,32];z=1x..128`, and returns them by input name.
 
     The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size. Two dots
-    before a size stand for the buckets of `ladder`.
+    before a size make the buckets of `ladder`.
 
     Raises:
         InvalidInput: `text` is malformed.

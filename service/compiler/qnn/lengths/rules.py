@@ -1,4 +1,4 @@
-"""One rule per operator: what it needs so that elements beyond the length of the input have no effect on the others.
+"""Rules that keep elements beyond the length of the input from having an effect on the others, one for each operator.
 
 An operator that computes each position independently needs nothing. One that combines positions (a sum, a maximum, a
 product of matrices) reads elements beyond the length, so they are replaced by values without effect. An operator
