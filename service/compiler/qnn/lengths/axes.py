@@ -20,7 +20,7 @@ Axes = tuple[int, ...]
 
 
 class Unbound(Exception):
-    """The length of the model cannot be a number that is bound when the model is called. The message contains the reason."""
+    """The length of the model cannot be bound when the model is called. The message contains the reason."""
 
 
 @dataclass(frozen=True)
