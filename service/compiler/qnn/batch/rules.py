@@ -314,7 +314,8 @@ _OF_ROWS = frozenset(
         *("resize_bilinear", "take_pixels"),
     }
 )
-_ONE_BY_ONE = (
+# Operators that compute each element of the result from the elements at its place.
+ONE_BY_ONE = (
     *ELEMENTWISE,
     *(f"relax.qnn.{name}" for name in (*CASTS, *ARITHMETIC, *UNARY)),
     *(f"relax.qnn.real_{name}" for name in FUNCTIONS),
@@ -326,7 +327,7 @@ _REDUCTIONS = ("max", "mean", "min", "prod", "qnn.mean", "qnn.real_sum", "qnn.su
 _last = _along(lambda _call, rank: rank - 1)
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_ONE_BY_ONE, _elementwise),
+    **dict.fromkeys(ONE_BY_ONE, _elementwise),
     **{f"relax.{name}": _reduce for name in _REDUCTIONS},
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _extreme_place),
     **dict.fromkeys(("relax.concat", "relax.qnn.concatenate"), _concatenate),

@@ -15,14 +15,11 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
+from service.compiler.qnn.batch.rules import ONE_BY_ONE
 from service.compiler.qnn.lengths.axes import Axes, LengthAxes, Unbound
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.ops.casts import RULES as CASTS
-from service.compiler.qnn.ops.elementwise import RULES as ARITHMETIC
-from service.compiler.qnn.ops.real import FUNCTIONS, LANES, SEQUENTIAL
-from service.compiler.qnn.ops.unary import RULES as UNARY
-from service.compiler.qnn.plain import ELEMENTWISE
+from service.compiler.qnn.ops.real import LANES, SEQUENTIAL
 
 # Replaces the elements of a tensor beyond the length along an axis: (tensor, axis, value) -> tensor.
 Fill = Callable[[relax.Expr, int, float], relax.Expr]
@@ -279,16 +276,13 @@ def _pad(site: Site) -> relax.Expr:
     return site.unchanged()
 
 
-_ONE_BY_ONE = (
-    *(name.removeprefix("relax.") for name in ELEMENTWISE),
-    *(f"qnn.{name}" for name in (*CASTS, *ARITHMETIC, *UNARY)),
-    *(f"qnn.real_{name}" for name in FUNCTIONS),
-    *("broadcast_to", "permute_dims", "qnn.dynamic_parameter", "qnn.dynamic_quantize", "qnn.dynamic_scale"),
-    *("qnn.real_fma", "qnn.real_power", "qnn.running_sum", "tril", "triu"),
+_BY_POSITION = (
+    *(name.removeprefix("relax.") for name in ONE_BY_ONE),
+    *("broadcast_to", "permute_dims", "qnn.dynamic_parameter", "qnn.real_fma", "qnn.running_sum", "tril", "triu"),
 )
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_ONE_BY_ONE, _each),
+    **dict.fromkeys(_BY_POSITION, _each),
     "argmax": _away_from(_one_axis),
     "argmin": _away_from(_one_axis),
     "concat": _concatenate,
