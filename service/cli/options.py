@@ -15,7 +15,7 @@ from service.core.builds import dialects
 from service.core.errors import InvalidInput
 from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
 from service.core.models.task import Task
-from service.core.models.text import MAX_TOKENS, NO_TEXT, Pooling, TextProcessing
+from service.core.models.text import MAX_TOKENS, NO_TEXT, TextProcessing
 from service.core.settings import Settings, load_settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
@@ -233,9 +233,12 @@ TokenizerOption = Annotated[
     ),
 ]
 PoolingOption = Annotated[
-    Pooling | None,
+    str | None,
     typer.Option(
-        "--pooling", help="How the vectors of the tokens become one vector.", show_default="that of the folder"
+        "--pooling",
+        metavar="mean|max|cls|last|mean-sqrt|weighted-mean",
+        help="How the vectors of the tokens become one vector; cls+mean joins two.",
+        show_default="that of the folder",
     ),
 ]
 NormalizeOption = Annotated[

@@ -90,7 +90,7 @@ def read_folder(
     Raises:
         OctetError: as `read_published`.
     """
-    published = read_published(folder, variant, target, tokenizer, replaces_pooling=metadata.text.pooling is not None)
+    published = read_published(folder, variant, target, tokenizer, metadata.text.pooling)
     described = metadata.over(published.metadata)
     return published, Description(described, published.tokenizer, _rows(published, described))
 
@@ -103,7 +103,7 @@ def show_description(output: Output, published: Published, described: Descriptio
             table.add_row(Text(name, style="bold"), value)
         output.show(table)
     if lacks_pooling(published, described.metadata):
-        output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean|cls|last does")
+        output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean or cls does")
 
 
 def shapes_for_texts(published: Published, metadata: ModelMetadata) -> str:
@@ -191,7 +191,8 @@ def _rows(published: Published, metadata: ModelMetadata) -> list[tuple[str, str]
         ("scores", str(metadata.activation or "")),
         ("pictures", picture),
         ("tokenizer", ", ".join(tokenizer) if published.tokenizer or metadata.text else ""),
-        ("pooling", ", ".join(filter(None, [text.pooling or "", "normalized" if text.normalize else ""]))),
+        ("layers", "added to the file after the model" if published.addition else ""),
+        ("pooling", ", ".join(filter(None, ["+".join(text.pooling), "normalized" if text.normalize else ""]))),
         ("prompts", ", ".join(text.prompts)),
         ("read", ", ".join(published.sources)),
         ("ignored", _shortened(published.ignored)),

@@ -23,7 +23,8 @@ from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import TensorSpec
 from service.core.models.task import Activation, Task
-from service.core.models.text import Pooling, Side, TextProcessing
+from service.core.models.text import Side, TextProcessing
+from service.runtime.pooling import pool
 
 _TOP_CLASSES, _TOP_BOXES = 5, 100
 _LEAST_SCORE = 0.5  # boxes with a lower score are left out
@@ -179,18 +180,12 @@ def _embedding(values: Array, text: TextProcessing, tokens: int | None) -> Array
     if values.ndim == 3:
         count = len(vectors) if tokens is None else max(1, min(tokens, len(vectors)))
         used = vectors[-count:] if text.padding_side is Side.LEFT else vectors[:count]
-        match text.pooling:
-            case Pooling.MEAN:
-                vector = used.mean(axis=0, dtype=np.float32)
-            case Pooling.CLS:
-                vector = used[0]
-            case Pooling.LAST:
-                vector = used[-1]
-            case None:
-                raise InvalidInput(
-                    "the model has a vector for each token, and its version has no pooling",
-                    hint="set text.pooling of the version: mean, cls or last",
-                )
+        if not text.pooling:
+            raise InvalidInput(
+                "the model has a vector for each token, and its version has no pooling",
+                hint="set text.pooling of the version, such as mean or cls",
+            )
+        vector = pool(used, text.pooling)
     if text.normalize:
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
     return vector

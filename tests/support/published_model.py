@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from service.compiler.importers.published.files import Folder
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -36,6 +38,18 @@ def encoder(outputs: Mapping[str, int]) -> bytes:
         model.node("Identity", [x], [name])
         model.output(name, "float32", ("batch", "tokens", 8)[:rank])
     return model.build()
+
+
+def safetensors(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Returns a safetensors file of float16, float32 or float64 tensors."""
+    header: dict[str, Any] = {}
+    data = b""
+    for name, values in tensors.items():
+        dtype = f"F{8 * values.itemsize}"
+        header[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
 
 
 def sentence_transformer(**changes: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from service.core.errors import InvalidInput
 
 
 @contextmanager
-def upload_of(file: Path, member: str = "", signature: str = "") -> Iterator[Path]:
+def upload_of(file: Path, member: str = "", signature: str = "", addition: bytes = b"") -> Iterator[Path]:
     """Yields `file`; or another file, which exists until the block ends.
 
     This is an archive of `file` and the files that belong to it (an MXNet symbol and its parameters, an OpenVINO graph
@@ -22,6 +23,7 @@ def upload_of(file: Path, member: str = "", signature: str = "") -> Iterator[Pat
     Args:
         member: the model in a bundle (`bundles`); "" if it has only one.
         signature: the entry point of a TFLite file; "" for the first one.
+        addition: bytes to append to an ONNX file (`published.layers`).
 
     Raises:
         InvalidInput: one of these files is missing, or `file` has no such member or signature.
@@ -31,11 +33,13 @@ def upload_of(file: Path, member: str = "", signature: str = "") -> Iterator[Pat
         chosen = _model_in(file, member, Path(folder) / "model.tflite")
         if signature:
             chosen = _with_entry(chosen, signature, Path(folder) / "entry.tflite")
-        yield _packed(chosen, Path(folder) / "model.zip")
+        yield _packed(chosen, Path(folder) / "model.zip", addition)
 
 
-def _packed(file: Path, archive: Path) -> Path:
-    """Returns `file`, or `archive` after packing into it the files that belong to `file`."""
+def _packed(file: Path, archive: Path, addition: bytes) -> Path:
+    """Returns `file`, or `archive` after packing into it the files that belong to `file`, or writing the extended file
+    to it.
+    """
     from service.compiler.importers.mxnet import package as mxnet
     from service.compiler.importers.onnx.file import package as onnx
     from service.compiler.importers.openvino.file import package as openvino
@@ -46,7 +50,14 @@ def _packed(file: Path, archive: Path) -> Path:
     if openvino.is_graph(file):
         archive.write_bytes(openvino.pack_files(file))
         return archive
-    return archive if onnx.is_model(file) and onnx.pack_files(file, archive) else file
+    if onnx.is_model(file) and onnx.pack_files(file, archive, addition):
+        return archive
+    if not addition:
+        return file
+    with file.open("rb") as source, archive.open("wb") as target:
+        shutil.copyfileobj(source, target)
+        target.write(addition)
+    return archive
 
 
 def _model_in(file: Path, member: str, target: Path) -> Path:

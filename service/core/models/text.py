@@ -9,6 +9,7 @@ from typing import Any
 
 from service.core.digest import Digest, parse_digest
 from service.core.errors import InvalidInput
+from service.core.printable import printable
 
 MAX_TOKENIZER_BYTES = 64 << 20  # the largest vocabularies in use (256,000 pieces) take 34 MB
 MAX_TOKENS = 1 << 20
@@ -17,11 +18,33 @@ _MAX_CHARACTERS = 4096  # the limit for a prompt, and for the name of a tensor
 
 
 class Pooling(StrEnum):
-    """The ways to combine the vectors of a text's tokens into one vector. Padding tokens never count."""
+    """The ways to combine the vectors of a text's tokens into one vector. Padding tokens never count.
+    `service.runtime.pooling` defines their arithmetic.
+    """
 
     MEAN = "mean"
+    MAX = "max"  # of each element
     CLS = "cls"  # the vector of the first token
     LAST = "last"  # the vector of the last token
+    MEAN_SQRT = "mean-sqrt"  # the sum, divided by the square root of the number of tokens
+    WEIGHTED_MEAN = "weighted-mean"  # the first token counts once, the second twice, …
+
+
+def parse_pooling(text: str) -> tuple[Pooling, ...]:
+    """Parses one way to pool, such as `mean`, or several whose vectors are joined, such as `cls+mean`.
+
+    Raises:
+        InvalidInput: `text` is not of that form.
+    """
+    try:
+        found = tuple(Pooling(part) for part in text.split("+"))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{printable(text)!r} is not a pooling", hint=f"{', '.join(Pooling)}, or several as in cls+mean"
+        ) from error
+    if len(set(found)) != len(found):
+        raise InvalidInput(f"the pooling {text!r} contains one way twice", hint="name each way once")
+    return found
 
 
 class Side(StrEnum):
@@ -62,7 +85,8 @@ class TextProcessing:
         pad_id: the token id of padding; 0 if missing.
         inputs: the data of each input, by the input's name. Inputs with the usual names need no entry.
         output: the name of the output that contains the result; if empty, the first output does.
-        pooling: how `[texts, tokens, size]` becomes `[texts, size]`. None if the output already has one row per text.
+        pooling: how `[texts, tokens, size]` becomes `[texts, size]`. The vectors of several ways are joined in this
+            order. Empty if the output already has one row per text.
         normalize: true if each vector is divided by its Euclidean norm.
         prompts: the texts to put before a text, by the name of their purpose, such as `query`.
         default_prompt: the name of the prompt that is used if a request names none; empty for no prompt.
@@ -78,7 +102,7 @@ class TextProcessing:
     pad_id: int | None = None
     inputs: Mapping[str, TokenInput] = field(default_factory=dict, hash=False)
     output: str = ""
-    pooling: Pooling | None = None
+    pooling: tuple[Pooling, ...] = ()
     normalize: bool | None = None
     prompts: Mapping[str, str] = field(default_factory=dict, hash=False)
     default_prompt: str = ""
@@ -116,7 +140,7 @@ class TextProcessing:
         parts = [
             "tokenizer" if self.tokenizer else "",
             f"at most {self.max_length} tokens" if self.max_length else "",
-            f"{self.pooling} pooling" if self.pooling else "",
+            f"{'+'.join(self.pooling)} pooling" if self.pooling else "",
             "normalized" if self.normalize else "",
             f"prompts {', '.join(self.prompts)}" if self.prompts else "",
         ]
@@ -143,11 +167,7 @@ class TextProcessing:
     def to_json(self) -> dict[str, Any]:
         """Returns the members that are set."""
         members = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in members.items()
-            if value != getattr(NO_TEXT, name)
-        }
+        return {name: _json_of(value) for name, value in members.items() if value != getattr(NO_TEXT, name)}
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> TextProcessing:
@@ -161,6 +181,12 @@ class TextProcessing:
                 except (AttributeError, TypeError, ValueError) as error:
                     raise InvalidInput(f"{name} of a model's text processing is not valid: {error}") from error
         return TextProcessing(**parsed)
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return "+".join(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _check_texts(what: str, texts: Mapping[str, str]) -> None:
@@ -201,7 +227,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "pad_id": _parse_whole,
     "inputs": lambda value: {_parse_text(name): TokenInput(data) for name, data in value.items()},
     "output": _parse_text,
-    "pooling": Pooling,
+    "pooling": lambda value: parse_pooling(_parse_text(value)),
     "normalize": _parse_flag,
     "prompts": lambda value: {_parse_text(name): _parse_text(prompt) for name, prompt in value.items()},
     "default_prompt": _parse_text,

@@ -15,6 +15,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
+from service.compiler.importers.onnx.file import encoding
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
@@ -23,7 +24,6 @@ from service.quantize.export import pictures
 from service.quantize.export.composite import Composite, Write
 from service.quantize.export.definitions import Definitions, Make
 from service.quantize.export.graph import Graph, Order, rank_of
-from service.quantize.file import encoding
 
 Find = Callable[[Definitions, relax.Var], Composite | None]
 

@@ -17,10 +17,10 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.names import printable, unique
+from service.compiler.importers.onnx.file import encoding
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.models.arrays import Array
-from service.quantize.file import encoding
 from service.quantize.file.document import Node
 
 # For each axis of the tensor: the number of that axis in the module's value.

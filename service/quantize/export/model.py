@@ -13,6 +13,7 @@ from service.compiler.importers import detect
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.builder.module import At
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.file import encoding, protobuf
 from service.compiler.importers.onnx.file.metadata import KEY
 from service.compiler.qnn import graph as modules
 from service.compiler.qnn.coverage import report
@@ -28,7 +29,6 @@ from service.quantize.export.composites import composite
 from service.quantize.export.definitions import Definitions
 from service.quantize.export.graph import Graph
 from service.quantize.export.operators import write
-from service.quantize.file import encoding, protobuf
 from service.quantize.formats import require
 
 _OPSET, _IR_VERSION = 17, 8  # operator set 17 introduced LayerNormalization, together with IR version 8

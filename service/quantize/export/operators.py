@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.onnx.file import encoding
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.ops.defined import Definition, definition_of
 from service.core.errors import Unsupported
 from service.quantize.export.composites import reduced, remaining_order
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
-from service.quantize.file import encoding
 
 # A function that writes the call that computes a variable.
 Write = Callable[[Graph, relax.Var, relax.Call], None]

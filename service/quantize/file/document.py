@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from service.compiler.importers.onnx.file import encoding, protobuf
 from service.compiler.importers.onnx.file.branches import IF
 from service.compiler.importers.onnx.file.package import unpack
 from service.compiler.importers.onnx.file.reader import read_model
@@ -16,7 +17,6 @@ from service.compiler.importers.onnx.file.wire import Budget, Field, Wire, field
 from service.compiler.importers.onnx.model import AttributeValue, Tensor
 from service.core.errors import Unsupported
 from service.core.models.arrays import Array
-from service.quantize.file import encoding, protobuf
 
 # Fields of ModelProto, GraphProto and NodeProto (onnx.proto).
 _GRAPH, _OPERATOR_SET, _FUNCTION = 7, 8, 25

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from service.compiler.importers.onnx.file import encoding
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS
 from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16, rounded
 from service.core.errors import InvalidInput
-from service.quantize.file import encoding
 from service.quantize.file.document import Document, Node, rewire
 
 OPERANDS = 2

@@ -17,7 +17,7 @@ from service.core.models.text import Pooling, TextProcessing
 from tests.support.control_plane import publish
 
 TOKENIZER = b'{"model": {}}'
-TEXT = TextProcessing(digest_of(TOKENIZER), len(TOKENIZER), pooling=Pooling.MEAN)
+TEXT = TextProcessing(digest_of(TOKENIZER), len(TOKENIZER), pooling=(Pooling.MEAN,))
 METADATA = ModelMetadata(("a",), task=Task.EMBED, text=TEXT)
 
 

@@ -56,12 +56,12 @@ def test_values_that_json_cannot_contain_are_none() -> None:
     ("pooling", "expected"), [(Pooling.MEAN, [2, 3.5]), (Pooling.CLS, [1, 2]), (Pooling.LAST, [3, 5])]
 )
 def test_an_embedding_is_pooled_over_the_tokens_of_the_text(pooling: Pooling, expected: list[float]) -> None:
-    metadata = ModelMetadata(task=Task.EMBED, text=TextProcessing(pooling=pooling))
+    metadata = ModelMetadata(task=Task.EMBED, text=TextProcessing(pooling=(pooling,)))
     assert result_of({"h": TOKENS}, metadata, tokens=2) == {"embedding": expected}
 
 
 def test_padding_may_come_first() -> None:
-    text = TextProcessing(pooling=Pooling.CLS, padding_side=Side.LEFT)
+    text = TextProcessing(pooling=(Pooling.CLS,), padding_side=Side.LEFT)
     assert result_of({"h": TOKENS}, ModelMetadata(task=Task.EMBED, text=text), tokens=2) == {"embedding": [3, 5]}
 
 

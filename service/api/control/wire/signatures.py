@@ -7,7 +7,7 @@ from pydantic import Field
 from service.api.control.wire.base import DIGEST_PATTERN, Wire
 from service.core.models.metadata import MAX_LABELS, Layout, Resample, Resize
 from service.core.models.task import Activation, Task
-from service.core.models.text import MAX_TOKENS, Pooling, Side, TokenInput
+from service.core.models.text import MAX_TOKENS, Side, TokenInput
 
 
 class Blob(Wire):
@@ -81,8 +81,11 @@ class TextProcessing(Wire):
         "`attention_mask`, `token_type_ids` and `position_ids`.",
     )
     output: str | None = Field(None, description="The output that contains the result; the first one by default.")
-    pooling: Pooling | None = Field(
-        None, description="How the vectors of the tokens become one vector, if the output has one for each token."
+    pooling: str | None = Field(
+        None,
+        max_length=100,
+        description="How the vectors of the tokens become one vector, if the output has one for each token: "
+        "`mean`, `max`, `cls`, `last`, `mean-sqrt`, `weighted-mean`, or several joined, such as `cls+mean`.",
     )
     normalize: bool | None = Field(None, description="Whether each vector is divided by its Euclidean norm.")
     prompts: dict[str, str] | None = Field(

@@ -73,7 +73,7 @@ from service.core.builds.options import parse_open_shapes
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, Different, Forbidden, InvalidInput, OctetError, from_json
 from service.core.models.model import model_name_of
-from service.core.models.text import TextProcessing
+from service.core.models.text import TextProcessing, parse_pooling
 from service.core.target import ALL
 
 _NOT_BUILT = ("failed", "canceled")
@@ -161,7 +161,8 @@ def push(
             "apply"
         )
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        text = TextProcessing(max_length=max_length, pooling=pooling, normalize=normalize)
+        ways = parse_pooling(pooling) if pooling else ()
+        text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
         metadata = metadata_from(labels, mean, std, resize, layout, task, text)
         name, published = name or (name_of(file) if is_folder else model_name_of(file)), None
         if is_folder:
@@ -185,7 +186,7 @@ def push(
                 pushed = push_artifact(client, upload, name, output, detach, described, accept)
             _send_score(client, file, pushed["build"]["artifact"], output)
         else:
-            with upload_of(file, member, signature) as upload:
+            with upload_of(file, member, signature, published.addition if published else b"") as upload:
                 pushed = push_model(client, upload, name, target, numerics, output, options | accept, detach, described)
         if published is not None:
             pushed["published"] = document_of(published)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -10,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from service.compiler.importers.onnx.file.message import Values, read_message
 from service.compiler.importers.published.configuration import CONFIG, MODULES, read_configuration
 from service.compiler.importers.published.files import Folder
+from service.compiler.importers.published.layers import POOLED, layers_after
+from service.compiler.importers.published.modules import Steps, read_steps
 from service.compiler.importers.published.pictures import PREPROCESSOR, read_pictures
 from service.compiler.importers.published.texts import (
     LENGTHS,
@@ -20,12 +23,12 @@ from service.compiler.importers.published.texts import (
 )
 from service.compiler.importers.published.tokenizers import check_tokenizer, read_tokenizer
 from service.compiler.importers.published.variants import Variant, choose, variants_in
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Task
+from service.core.models.text import Pooling, Side, TextProcessing, TokenInput
 from service.core.target import Target
 
-_POOLED = "sentence_embedding"  # the output of Optimum's exports of sentence-transformers
 _USED = (CONFIG, MODULES, PREPROCESSOR, SENTENCES_CONFIG, SPECIAL_TOKENS, TOKENIZER_CONFIG, *LENGTHS)
 
 
@@ -37,6 +40,7 @@ class Published:
         variant: the variant to serve.
         variants: all variants in the folder.
         file: the file of the variant.
+        addition: bytes to append to the file, which contain the layers after the model; usually empty.
         metadata: the task, the labels and the processing that the folder defines, without a tokenizer.
         tokenizer: the bytes of `tokenizer.json`; empty without one.
         sources: the files that the tokenizer and the metadata come from.
@@ -46,6 +50,7 @@ class Published:
     variant: Variant
     variants: Sequence[Variant]
     file: Path
+    addition: bytes
     metadata: ModelMetadata
     tokenizer: bytes
     sources: Sequence[str]
@@ -62,8 +67,7 @@ def read_published(
     variant: str | None = None,
     target: Target | None = None,
     tokenizer: Path | None = None,
-    *,
-    replaces_pooling: bool = False,
+    pooling: tuple[Pooling, ...] = (),
 ) -> Published:
     """Reads a folder.
 
@@ -71,7 +75,7 @@ def read_published(
         variant: the variant to serve; None for the best (`variants.choose`).
         target: the target that the model will be compiled for, if it is determined.
         tokenizer: the file of a tokenizer that replaces that of the folder.
-        replaces_pooling: true if the caller defines the pooling, so that the folder's is not read.
+        pooling: the pooling that replaces that of the folder.
 
     Raises:
         InvalidInput: the folder contains no model, no such variant, a damaged file, or a symbolic link that leaves it.
@@ -83,29 +87,57 @@ def read_published(
     data, origin = (tokenizer.read_bytes(), tokenizer.name) if tokenizer else read_tokenizer(folder)
     members = check_tokenizer(data, origin) if data else {}
     outputs = _outputs(file)
-    is_pooled = any(name == _POOLED for name, _ in outputs) or (bool(outputs) and outputs[0][1] == 2)
-    metadata = read_configuration(folder).over(read_pictures(folder))
+    is_pooled = any(name == POOLED for name, _ in outputs) or (bool(outputs) and outputs[0][1] == 2)
+    metadata, addition = read_configuration(folder).over(read_pictures(folder)), b""
     if data:
-        text = read_text_processing(folder, members, is_pooled=is_pooled or replaces_pooling)
-        if any(name == _POOLED for name, _ in outputs[1:]):
-            text = replace(text, output=_POOLED)
+        steps = read_steps(folder, is_pooled=is_pooled, pooling=pooling)
+        text = read_text_processing(folder, members, steps)
+        if steps.layers:
+            addition = _layers_of(file, steps, text)
+        if addition or any(name == POOLED for name, _ in outputs[1:]):
+            text = replace(text, output=POOLED)
         metadata = replace(metadata, text=text)
     elif metadata.task is not None and metadata.task.is_about_text:
         metadata = replace(metadata, task=None)
-    read = [name for name in folder.names if name in _USED or PurePosixPath(name).parent.name.endswith("_Pooling")]
+    read = [name for name in folder.names if name in _USED or _is_step(name)]
     sources = sorted({*read, *([origin] if data and not tokenizer else [])})
     variants = variants_in(folder)
     of_models = [name for name in folder.names if any(name.startswith(each.file) for each in variants)]
     ignored = sorted(set(folder.names) - set(sources) - set(of_models))
-    return Published(chosen, variants, file, metadata, data, sources, ignored)
+    return Published(chosen, variants, file, addition, metadata, data, sources, ignored)
+
+
+def _layers_of(file: Path, steps: Steps, text: TextProcessing) -> bytes:
+    """Returns the bytes that add the layers after a model to its file."""
+    inputs, outputs = _ends(file, "input"), _ends(file, "output")
+    if file.suffix != ".onnx" or not outputs:
+        raise Unsupported(
+            f"{file.name} is followed by layers with weights, which Octet adds to ONNX files only",
+            hint="--variant names an ONNX file",
+        )
+    mask = next((name for name, _ in inputs if text.data_of(name) is TokenInput.MASK), None)
+    if mask is None:
+        raise Unsupported(
+            f"{file.name} has no input attention_mask, so the layers after it cannot be added",
+            hint="export the model with this input",
+        )
+    return layers_after(steps, outputs[0][0], mask, _opset(file), text.padding_side or Side.RIGHT)
+
+
+def _is_step(name: str) -> bool:
+    """Returns true for a file of a step after the model, such as `1_Pooling/config.json`."""
+    path = PurePosixPath(name)
+    return path.name in (CONFIG, "model.safetensors") and re.fullmatch(r"\d+_[A-Za-z]+", str(path.parent)) is not None
 
 
 def lacks_pooling(published: Published, metadata: ModelMetadata) -> bool:
     """Returns true if the model computes a vector for each token, and nothing defines how to combine them."""
     outputs = _outputs(published.file)
     wanted = metadata.text.output
+    if published.addition:
+        return False
     rank = next((rank for name, rank in outputs if name == wanted), outputs[0][1] if outputs else None)
-    return metadata.task is Task.EMBED and metadata.text.pooling is None and rank == 3
+    return metadata.task is Task.EMBED and not metadata.text.pooling and rank == 3
 
 
 def open_inputs(file: Path) -> list[str]:
@@ -126,17 +158,27 @@ def _ends(file: Path, kind: str) -> list[tuple[str, Sequence[Values] | None]]:
     """Returns the names of an ONNX file's inputs or outputs, and their dimensions where the file defines them. Returns
     an empty list for another file, or a damaged one, which the compiler reports.
     """
-    if file.suffix != ".onnx" or not file.stat().st_size:
+    try:
+        return list(_ends_of(_message(file), kind))
+    except MalformedModel:
         return []
+
+
+def _opset(file: Path) -> int:
+    """Returns the version of ONNX's own operators that a file uses."""
+    sets = _message(file).get("opset_import", ())
+    return max((each.get("version", 1) for each in sets if not bytes(each.get("domain", b""))), default=1)
+
+
+def _message(file: Path) -> Values:
+    """Returns an ONNX file's message; empty for another file. Raises `MalformedModel` if it is damaged."""
+    if file.suffix != ".onnx" or not file.stat().st_size:
+        return {}
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        try:
-            return list(_ends_of(bytes(mapped), kind))
-        except MalformedModel:
-            return []
+        return read_message(memoryview(bytes(mapped)))
 
 
-def _ends_of(data: bytes, kind: str) -> Iterator[tuple[str, Sequence[Values] | None]]:
-    graph: Values = read_message(memoryview(data)).get("graph", {})
-    for end in graph.get(kind, ()):
+def _ends_of(model: Values, kind: str) -> Iterator[tuple[str, Sequence[Values] | None]]:
+    for end in model.get("graph", {}).get(kind, ()):
         shape = end.get("type", {}).get("tensor_type", {}).get("shape")
         yield bytes(end.get("name", b"")).decode("utf-8", "replace"), None if shape is None else shape.get("dim", ())

@@ -13,7 +13,7 @@ from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize,
 from service.core.models.task import Activation, Task
 from service.core.models.text import Pooling, TextProcessing
 
-TEXT = TextProcessing(digest_of(b"{}"), 2, max_length=256, pooling=Pooling.MEAN)
+TEXT = TextProcessing(digest_of(b"{}"), 2, max_length=256, pooling=(Pooling.MEAN,))
 PICTURE = ModelMetadata(mean=(0.5, 0.4, 0.3), std=(0.1,), resize=Resize.CROP, layout=Layout.NCHW, resize_to=(256,))
 ALL = replace(PICTURE, labels=("cat", "dög"), task=Task.EMBED, activation=Activation.SOFTMAX, text=TEXT)
 
@@ -77,7 +77,7 @@ def test_the_members_of_pictures_are_selected() -> None:
 
 def test_a_file_cannot_name_a_stored_tokenizer() -> None:
     found = ModelMetadata.from_file({"metadata": ALL.to_json()})
-    assert found == replace(ALL, text=TextProcessing(max_length=256, pooling=Pooling.MEAN))
+    assert found == replace(ALL, text=TextProcessing(max_length=256, pooling=(Pooling.MEAN,)))
     assert ModelMetadata.from_file({}) == NOTHING
 
 

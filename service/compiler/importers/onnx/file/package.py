@@ -115,9 +115,9 @@ def is_model(path: Path) -> bool:
     return path.suffix == SUFFIX
 
 
-def pack_files(model: Path, archive: Path) -> bool:
-    """If the tensors of a model are in other files, writes the model and these files to `archive`. The archive depends
-    only on their bytes.
+def pack_files(model: Path, archive: Path, addition: bytes = b"") -> bool:
+    """If the tensors of a model are in other files, writes the model, with `addition` at its end, and these files to
+    `archive`. The archive depends only on their bytes.
 
     Returns:
         True if there are such files. Otherwise, nothing is written.
@@ -134,7 +134,7 @@ def pack_files(model: Path, archive: Path) -> bool:
         _require_beside(model, location, tensor)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
         name = "model.onnx" if "model.onnx" not in named else model.name
-        packed.writestr(zipfile.ZipInfo(name), data)  # a default ZipInfo has a fixed time and no owner
+        packed.writestr(zipfile.ZipInfo(name), data + addition)  # a default ZipInfo has a fixed time and no owner
         for location in sorted(named):
             info, path = zipfile.ZipInfo(location), model.parent / location
             info.file_size = path.stat().st_size

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 
 from service.compiler.importers.published.reading import is_published, lacks_pooling, read_published
+from service.compiler.importers.uploads import upload_of
+from service.core.errors import Unsupported
 from service.core.models.task import Task
 from service.core.models.text import Pooling
-from tests.support.published_model import BERT, TOKENIZER, encoder, sentence_transformer, write
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.published_model import BERT, TOKENIZER, encoder, safetensors, sentence_transformer, write
 
 
 def test_a_folder_of_sentence_transformers_is_read(tmp_path: Path) -> None:
@@ -22,7 +27,7 @@ def test_a_folder_of_sentence_transformers_is_read(tmp_path: Path) -> None:
     write(tmp_path, sentence_transformer() | files)
     found = read_published(tmp_path)
     assert found.file == tmp_path / "onnx" / "model_quantized.onnx"
-    assert (found.metadata.task, found.metadata.text.pooling) == (Task.EMBED, Pooling.MEAN)
+    assert (found.metadata.task, found.metadata.text.pooling) == (Task.EMBED, (Pooling.MEAN,))
     assert json.loads(found.tokenizer) == TOKENIZER
     assert found.ignored == ["README.md", "pytorch_model.bin"]
     assert set(found.sources) == set(sentence_transformer())
@@ -33,7 +38,7 @@ def test_a_folder_of_sentence_transformers_is_read(tmp_path: Path) -> None:
 def test_a_file_that_pools_itself_needs_no_pooling(tmp_path: Path, outputs: dict[str, int]) -> None:
     write(tmp_path, sentence_transformer(pooling_mode_max_tokens=True) | {"model.onnx": encoder(outputs)})
     found = read_published(tmp_path)
-    assert found.metadata.text.pooling is None
+    assert found.metadata.text.pooling == ()
     assert found.metadata.text.output == ("sentence_embedding" if len(outputs) == 2 else "")
     assert not lacks_pooling(found, found.metadata)
 
@@ -62,3 +67,34 @@ def test_a_damaged_model_is_left_to_the_compiler(tmp_path: Path) -> None:
 def test_an_artifact_is_not_a_published_model(tmp_path: Path) -> None:
     write(tmp_path, {"a/config.json": {}, "b/oci-layout": {}, "c": ""})
     assert [is_published(tmp_path / name) for name in "abc"] == [True, False, False]
+
+
+def test_dense_layers_are_added_to_the_file(tmp_path: Path) -> None:
+    model = OnnxBuilder()
+    ids = model.input("input_ids", "int64", ("batch", "tokens"))
+    model.input("attention_mask", "int64", ("batch", "tokens"))
+    hidden = model.node("Gather", [model.constant(np.ones((9, 8)), "float32"), ids])
+    model.output(hidden, "float32", ("batch", "tokens", 8))
+    files = sentence_transformer()
+    files["modules.json"].insert(2, {"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    files["2_Dense/config.json"] = {"bias": False, "activation_function": "torch.nn.modules.activation.Tanh"}
+    files["2_Dense/model.safetensors"] = safetensors({"linear.weight": np.eye(2, 8, dtype=np.float32)})
+    write(tmp_path, files | {"model.onnx": model.build()})
+    found = read_published(tmp_path)
+    assert (found.metadata.text.output, found.metadata.text.pooling) == ("sentence_embedding", ())
+    assert not lacks_pooling(found, found.metadata)
+    assert "2_Dense/model.safetensors" in found.sources
+    with upload_of(found.file, addition=found.addition) as upload:
+        session = onnxruntime.InferenceSession(upload.read_bytes(), providers=["CPUExecutionProvider"])
+    inputs = {"input_ids": np.zeros((1, 3), np.int64), "attention_mask": np.ones((1, 3), np.int64)}
+    assert np.asarray(session.run(["sentence_embedding"], inputs)[0]).tolist() == [[np.tanh(np.float32(1))] * 2]
+
+
+def test_dense_layers_after_a_file_without_a_mask_are_refused(tmp_path: Path) -> None:
+    files = sentence_transformer()
+    files["modules.json"].append({"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    files["2_Dense/config.json"] = {"bias": False, "activation_function": "torch.nn.modules.activation.Tanh"}
+    files["2_Dense/model.safetensors"] = safetensors({"linear.weight": np.eye(2, 8, dtype=np.float32)})
+    write(tmp_path, files | {"model.onnx": encoder({"y": 3})})
+    with pytest.raises(Unsupported, match="no input attention_mask"):
+        read_published(tmp_path)

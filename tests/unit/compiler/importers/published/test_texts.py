@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from service.compiler.importers.published.modules import Steps
 from service.compiler.importers.published.texts import read_text_processing
-from service.core.errors import InvalidInput, Unsupported
 from service.core.models.text import Pooling, Side, TextProcessing
 from tests.support.published_model import BERT, TOKENIZER, sentence_transformer, write
 
 
-def read(root: Path, files: dict[str, Any], *, is_pooled: bool = False) -> TextProcessing:
-    return read_text_processing(write(root, files), TOKENIZER, is_pooled=is_pooled)
+def read(root: Path, files: dict[str, Any]) -> TextProcessing:
+    return read_text_processing(write(root, files), TOKENIZER, Steps((Pooling.MEAN,), normalize=True))
 
 
 def test_a_model_of_sentence_transformers_is_complete(tmp_path: Path) -> None:
@@ -22,53 +22,11 @@ def test_a_model_of_sentence_transformers_is_complete(tmp_path: Path) -> None:
         max_length=256,
         padding_side=Side.RIGHT,
         pad_id=3,
-        pooling=Pooling.MEAN,
+        pooling=(Pooling.MEAN,),
         normalize=True,
         prompts={"query": "q: ", "document": ""},
         strips=True,
     )
-
-
-@pytest.mark.parametrize(
-    ("config", "pooling"),
-    [
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, Pooling.CLS),
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True, "include_prompt": True}, Pooling.LAST),
-        ({"pooling_mode": "cls", "pooling_mode_mean_tokens": False}, Pooling.CLS),
-    ],
-)
-def test_the_pooling_is_read(tmp_path: Path, config: dict[str, Any], pooling: Pooling) -> None:
-    assert read(tmp_path, sentence_transformer(**config)).pooling is pooling
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"pooling_mode_mean_tokens": False}, "is missing"),
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, "is max_tokens"),
-        ({"pooling_mode_cls_token": True}, "is cls_token and mean_tokens"),
-        ({"include_prompt": False}, "leaves the prompt out"),
-    ],
-)
-def test_another_pooling_is_refused_unless_it_is_replaced(tmp_path: Path, config: dict[str, Any], message: str) -> None:
-    files = sentence_transformer(**config)
-    with pytest.raises(Unsupported, match=message):
-        read(tmp_path, files)
-    assert read(tmp_path, files, is_pooled=True).pooling is None
-
-
-def test_a_step_after_the_model_is_refused_unless_the_file_contains_it(tmp_path: Path) -> None:
-    files = sentence_transformer()
-    files["modules.json"].append({"path": "3_Dense", "type": "sentence_transformers.models.Dense"})
-    with pytest.raises(Unsupported, match="'Dense'"):
-        read(tmp_path, files)
-    assert read(tmp_path, files, is_pooled=True).normalize
-
-
-@pytest.mark.parametrize("modules", [{}, [1], [{"type": 5, "path": ""}], [{"type": "x"}]])
-def test_malformed_modules_are_refused(tmp_path: Path, modules: Any) -> None:
-    with pytest.raises(InvalidInput):
-        read(tmp_path, {**sentence_transformer(), "modules.json": modules})
 
 
 @pytest.mark.parametrize(

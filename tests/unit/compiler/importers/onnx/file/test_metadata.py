@@ -10,9 +10,9 @@ import pytest
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.file import protobuf
 from service.compiler.importers.onnx.file.metadata import KEY
 from service.core.models.metadata import NOTHING, ModelMetadata, Resize
-from service.quantize.file import protobuf
 from tests.support.float_networks import residual_network
 
 LABELS = [f"number {digit}" for digit in range(10)]

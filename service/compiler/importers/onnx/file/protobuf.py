@@ -1,4 +1,4 @@
-"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding). `importers.onnx.file.wire` reads it."""
+"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding). `wire` reads it."""
 
 from __future__ import annotations
 
