@@ -44,8 +44,8 @@ def read_tensors(data: bytes, name: str) -> dict[str, Array]:
 def _tensor(entry: Any, elements: memoryview, name: str) -> Array:
     if not isinstance(entry, dict) or (dtype := _DTYPES.get(str(entry.get("dtype")))) is None:
         raise InvalidInput(f"the tensor {printable(name)} is not float16, bfloat16, float32 or float64")
-    shape, span = entry.get("shape"), entry.get("data_offsets")
-    if not _are_sizes(shape) or not _are_sizes(span) or len(span) != 2:
+    shape, span = _sizes(entry.get("shape")), _sizes(entry.get("data_offsets"))
+    if shape is None or span is None or len(span) != 2:
         raise InvalidInput(f"the tensor {printable(name)} has no valid shape or position")
     size_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if not span[0] <= span[1] <= len(elements) or span[1] - span[0] != size_bytes:
@@ -56,5 +56,5 @@ def _tensor(entry: Any, elements: memoryview, name: str) -> Array:
     return values.astype(np.float32).reshape(shape)
 
 
-def _are_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
+def _sizes(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and all(type(each) is int and each >= 0 for each in value) else None
