@@ -40,7 +40,12 @@ from service.core.models.picture import MAX_PIXELS, PictureFormat, format_of
 from service.core.models.signature import TensorSpec
 
 MAX_SCANS = 64  # most JPEGs have at most ten; even a scan of ten bytes can make the decoder process all pixels
+MAX_SCANNED_PIXELS = 12 * MAX_PIXELS  # each scan can take as long as all pixels of a simple JPEG
+# A thread cannot be stopped while it decodes a WebP, which takes about a second for so many pixels of noise.
+MAX_WEBP_PIXELS = 8 << 20
+MAX_RUN_LENGTH_BYTES = 1 << 20  # Pillow decodes run lengths of a BMP in Python, about a million of them in a second
 
+_BMP_RUN_LENGTHS = (b"\1\0\0\0", b"\2\0\0\0")  # the values of the header's field biCompression
 _PLUGINS: Mapping[PictureFormat, type[ImageFile]] = {
     PictureFormat.JPEG: JpegImageFile,
     PictureFormat.PNG: PngImageFile,
@@ -150,21 +155,31 @@ def _open(data: bytes, source: _Source) -> ImageFile:
         raise UnsupportedFormat(
             "the data is not a picture in a supported format", hint="convert it to JPEG, PNG, WebP, BMP or GIF"
         )
-    if format is PictureFormat.JPEG and data.count(_START_OF_SCAN) > MAX_SCANS:
+    scans = data.count(_START_OF_SCAN) if format is PictureFormat.JPEG else 1
+    if scans > MAX_SCANS:
         raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
     if format is PictureFormat.WEBP:  # the plug-in allocates memory for the pixels when it reads the header
-        _check_size(*_size_of_webp(data))
+        _check_size(*_size_of_webp(data), MAX_WEBP_PIXELS, "scale it down, or send it as JPEG or PNG")
+    if format is PictureFormat.BMP and data[30:34] in _BMP_RUN_LENGTHS and len(data) > MAX_RUN_LENGTH_BYTES:
+        raise TooLarge(
+            f"the compressed BMP has {len(data)} bytes; the limit is {MAX_RUN_LENGTH_BYTES}",
+            hint="send it uncompressed, or as PNG",
+        )
     image = _PLUGINS[format](source)
     _check_size(image.width, image.height)
+    if image.width * image.height * scans > MAX_SCANNED_PIXELS:
+        raise TooLarge(
+            f"the picture has {image.width} x {image.height} pixels in {scans} scans",
+            hint="scale it down, or save it as a JPEG with fewer scans",
+        )
     return image
 
 
-def _check_size(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise TooLarge(
-            f"the picture has {width} x {height} pixels; the limit is {MAX_PIXELS}",
-            hint="scale it down before sending it",
-        )
+def _check_size(
+    width: int, height: int, limit: int = MAX_PIXELS, hint: str = "scale it down before sending it"
+) -> None:
+    if width * height > limit:
+        raise TooLarge(f"the picture has {width} x {height} pixels; the limit is {limit}", hint=hint)
 
 
 def _size_of_webp(data: bytes) -> tuple[int, int]:

@@ -27,6 +27,8 @@ _LEAST_MESSAGE_BYTES = 256 << 20  # the least size of the total buffer, so that 
 _MAX_PICTURES = 256  # the maximum of pictures that wait to be decoded
 _LARGEST_PICTURES = 8  # the total buffer has room for this many pictures of the largest size
 _LEAST_PICTURE_BYTES = 256 << 20
+_MAX_TEXTS = 16384  # the maximum of texts that wait to be tokenized
+_MAX_TEXT_BYTES = 64 << 20
 _MOST_CONNECTIONS = 100_000
 
 
@@ -234,6 +236,8 @@ def _peers(settings: Settings) -> Members:
         "max_pictures": _MAX_PICTURES,
         "max_picture_bytes": max(_LEAST_PICTURE_BYTES, _LARGEST_PICTURES * largest_bytes),
         "max_pixels": _LARGEST_PICTURES * MAX_PIXELS,
+        "max_texts": _MAX_TEXTS,
+        "max_text_bytes": _MAX_TEXT_BYTES,
         "share": settings.peer_share,
     }
 

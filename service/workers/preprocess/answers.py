@@ -6,20 +6,23 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from service.core.errors import InternalError, MemoryFull, NotReady, OctetError
+from service.core.errors import InternalError, MemoryFull, OctetError
 from service.core.models.metadata import ModelMetadata
 from service.core.models.picture import MAX_PIXELS
 from service.core.models.signature import TensorSpec
 from service.core.models.text import TextProcessing
 from service.workers.data_plane.link import Link
-from service.workers.preprocess.pictures import PictureQueue
-from service.workers.preprocess.tokenizer_files import TokenizerFiles
+from service.workers.preprocess.pictures import SMALL_PIXELS, Endless, PictureQueue, Progress, Withdrawn
+from service.workers.preprocess.text_processes import TextProcesses
+from service.workers.preprocess.tokenizer_files import TokenizerFiles, read_tokenizer
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
     from service.workers.preprocess.texts import Tokenized
 
 _logger = logging.getLogger(__name__)
@@ -27,7 +30,12 @@ _logger = logging.getLogger(__name__)
 Members = dict[str, Any]
 _WITHDRAWN = {"problem": {"code": "deadline_passed"}}
 _PIXELS_OF_BYTE = 32  # a byte of text takes about as long as so many pixels
-_TEXT_LIMIT_S = 20.0  # a tokenizer that works longer on one request has a regular expression that takes forever
+# The processor time for one text. A tokenizer that needs more has a regular expression that takes forever.
+_TEXT_S, _TEXT_S_OF_BYTE = 0.5, 10e-6
+_PICTURE_S = 30.0  # the processor time for a picture; the largest ones need about two seconds
+_PARTING_S = 0.02  # in which failed questions are answered before the connection is closed
+_GROUP_BYTES = 32 << 10  # short texts are tokenized together up to this size
+_LOAD_S = 60.0  # the processor time for loading a tokenizer
 
 
 class Question(TypedDict, total=False):
@@ -45,6 +53,7 @@ class Question(TypedDict, total=False):
         pads: for texts: true if the data plane pads tensors, without a change of the result.
         text: for texts: the processing, as `orders.describe` writes it. The open file of its tokenizer comes with the
             question.
+        tokenizer_bytes: for texts: the size of the tokenizer's file, if its content precedes the texts.
     """
 
     question: int
@@ -57,30 +66,66 @@ class Question(TypedDict, total=False):
     batches: int
     pads: bool
     text: Members
+    tokenizer_bytes: int
 
 
 class Answers:
     """Answers the questions that come over one connection. For one event loop."""
 
-    def __init__(self, connection: socket.socket, lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        lost: Callable[[], None],
+        text_processes: Sequence[socket.socket] = (),
+        began: Callable[[], None] = lambda: None,
+    ) -> None:
         """
         Args:
             connection: a non-blocking socket to the data plane. This object owns it from now on.
-            lost: called when the data plane has closed the connection.
+            lost: called when the data plane has closed the connection, or a text process has ended.
+            text_processes: the sockets of the text processes. If empty, this process tokenizes texts itself.
+            began: called when a question arrives and no other is being answered.
         """
-        self._lost = lost
+        self._lost, self._began = lost, began
+        self._texts = TextProcesses(text_processes, self._lose_texts) if text_processes else None
         self._pictures = PictureQueue()
         self._tokenizers = TokenizerFiles()
         self._tasks: dict[int, asyncio.Task[tuple[Members, bytes]]] = {}
         self._link = Link(connection, self._handle, self._lose)
 
     @property
-    def overdue(self) -> str:
-        """Returns the type of a question on which a thread has worked for too long, or an empty string."""
-        return self._pictures.overdue
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
+    async def leave_if_overdue(self) -> bool:
+        """If work has exceeded a time limit, answers its question and closes the connection. The other questions are
+        repeated by the next process. Returns true in that case: the thread that does the work cannot be stopped, so the
+        process has to end.
+        """
+        is_late = self._pictures.fail_overdue()
+        if self._texts is not None and self._texts.fail_overdue():
+            is_late = True
+        if is_late:
+            await asyncio.sleep(_PARTING_S)
+            self._leave([])
+        return is_late
+
+    def _lose_texts(self, suspects: list[int]) -> None:
+        asyncio.get_running_loop().call_later(_PARTING_S, self._leave, suspects)
+
+    def _leave(self, suspects: list[int]) -> None:
+        """Ends the work, because another process has to continue it.
+
+        Args:
+            suspects: the questions that may have ended a text process.
+        """
+        self._link.send({"type": "leaving", "suspects": suspects})
+        self._lose()
 
     def close(self) -> None:
         self._link.close()
+        if self._texts is not None:
+            self._texts.close()
         for task in self._tasks.values():
             task.cancel()
 
@@ -92,6 +137,8 @@ class Answers:
         number = message["question"]
         match message["type"]:
             case "question":
+                if not self._tasks:
+                    self._began()
                 task = asyncio.get_running_loop().create_task(self._answer(message, data, descriptor))
                 self._tasks[number] = task
                 if descriptor >= 0:
@@ -112,6 +159,8 @@ class Answers:
                 case "picture":
                     return {}, await self._decoded(question, data)
                 case "text":
+                    if self._texts is not None:
+                        return await self._texts.tokenize(question, data, descriptor)
                     return await self._tokenized(question, data, descriptor)
             raise NotImplementedError(question["kind"])
         except Exception as exception:
@@ -131,21 +180,65 @@ class Answers:
         digest = processing.tokenizer
         assert digest is not None  # otherwise the data plane does not accept texts
         result: list[Tokenized] = []
+        needed: list[int] = []  # the number of tokens for which the tokenizer has to be loaded
+        file_bytes = question.get("tokenizer_bytes", 0)
+        file, data = data[:file_bytes], data[file_bytes:]
 
-        if descriptor < 0:
-            raise NotReady("the file of the model's tokenizer cannot be read", hint="upload it again")
-
-        def work(is_withdrawn: Callable[[], bool]) -> bytes:
+        def work(progress: Progress) -> bytes:
+            progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * len(data))
             split = texts.split_texts(data)
             lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
-            tokenizer = self._tokenizers.load(digest, texts.most_tokens(lengths, processing), descriptor)
+            most_tokens = texts.most_tokens(lengths, processing)
+            tokenizer = self._tokenizers.find(digest, most_tokens)
+            if tokenizer is None:
+                needed.append(most_tokens)
+                return b""
             flags = {"pads": question["pads"], "is_partial": question["text"].get("is_partial", False)}
-            result.append(texts.tokenize(tokenizer, split, processing, inputs, lengths, **flags))
+            pieces = cast("Tokenizer", _Pieces(tokenizer, progress))
+            result.append(texts.tokenize(pieces, split, processing, inputs, lengths, **flags))
             return texts.bytes_of(result[0].tensors)
 
-        tensors = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work, _TEXT_LIMIT_S)
+        def load(progress: Progress) -> bytes:
+            progress.begin_piece(_LOAD_S)
+            self._tokenizers.add(digest, needed[0], file or read_tokenizer(descriptor))
+            return b""
+
+        cost = _PIXELS_OF_BYTE * len(data)
+        tensors = await self._pictures.run(question["peer"], cost, work)
+        if needed:
+            if not file and descriptor < 0:
+                return {"missing": True}, b""
+            # not among the small questions, for which threads stay free
+            await self._pictures.run(question["peer"], SMALL_PIXELS + 1, load)
+            if file:
+                self._link.send({"type": "loaded", "question": question["question"]})
+            tensors = await self._pictures.run(question["peer"], cost, work)
         shapes = [list(tensor.shape) for tensor in result[0].tensors]
         return {"shapes": shapes, "tokens": result[0].tokens, "truncated": result[0].truncated}, tensors
+
+
+class _Pieces:
+    """A tokenizer that processes many texts in pieces, and stops when they are withdrawn."""
+
+    def __init__(self, tokenizer: Tokenizer, progress: Progress) -> None:
+        self._tokenizer, self._progress = tokenizer, progress
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode_batch(self, texts: Sequence[Any], **options: Any) -> list[Encoding]:
+        """Like `Tokenizer.encode_batch`, for texts or pairs of texts."""
+        encodings: list[Encoding] = []
+        start, size = 0, 0
+        for index, each in enumerate(texts):
+            size += len(each) if isinstance(each, str) else sum(map(len, each))
+            if size >= _GROUP_BYTES or index == len(texts) - 1:
+                if self._progress():
+                    raise Withdrawn
+                self._progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * size)
+                encodings += self._tokenizer.encode_batch(list(texts[start : index + 1]), **options)
+                start, size = index + 1, 0
+        return encodings
 
 
 def _decode(
@@ -153,17 +246,20 @@ def _decode(
     spec: TensorSpec,
     metadata: ModelMetadata,
     pixels: int | None,
-    is_withdrawn: Callable[[], bool],
+    progress: Progress,
 ) -> bytes:
     from service.runtime.image import decode  # imported by a process that is already locked in
 
+    progress.begin_piece(_PICTURE_S)
     most = MAX_PIXELS if pixels is None else pixels
-    return decode(picture, spec, metadata, is_withdrawn=is_withdrawn, most_pixels=most).tobytes()
+    return decode(picture, spec, metadata, is_withdrawn=progress, most_pixels=most).tobytes()
 
 
 def _problem(exception: Exception) -> Members:
     """Returns the members of a problem document (RFC 9457) that the data plane does not know."""
     match exception:
+        case Endless():
+            return {**_problem(exception.error), "is_endless": True}
         case OctetError():
             error: OctetError = exception
         case MemoryError():

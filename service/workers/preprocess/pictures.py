@@ -1,4 +1,4 @@
-"""The queue of pictures that wait to be decoded.
+"""The queue of pictures, texts, sounds and tables that wait to be preprocessed. It calls all of them pictures.
 
 The data plane limits how many pictures, bytes and pixels each client may have in this queue (`Resource::kPictures` and
 the constants next to it in peer_budget.h). The data plane withdraws a picture when the picture's client has left or its
@@ -9,6 +9,8 @@ being decoded:
 - Large pictures share `MAX_PIXELS`, so that together they need at most the memory of one picture of the largest size.
   Large pictures leave one thread to small ones.
 - A picture that is withdrawn while it waits is never decoded. One that is being decoded stops after the current piece.
+- A thread cannot be stopped within a piece. If a piece needs more processor time than its limit, the request fails, and
+  the process has to end, so that the requests of other clients continue in the next process.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from threading import Event
-from time import monotonic
+from threading import Event, get_ident
+from time import clock_gettime, monotonic, pthread_getcpuclockid
 
+from service.core.errors import OctetError, TooLarge
 from service.core.models.picture import MAX_PIXELS
 
 _LIMIT_S = 120.0  # no picture needs this long
@@ -31,7 +34,59 @@ SMALL_PIXELS = 1 << 20  # pictures of up to this size are decoded in some ten mi
 
 _NETWORK_BITS = 64  # the network part of an IPv6 address; a client can use any number of addresses of its network
 
-Decode = Callable[[Callable[[], bool]], bytes]
+
+class Endless(Exception):
+    """Work has exceeded a time limit. Its thread cannot be stopped, so the process has to end."""
+
+    def __init__(self, error: OctetError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Withdrawn(Exception):
+    """The work was withdrawn, so its thread has stopped it."""
+
+
+class Progress:
+    """The state of work that a thread does, for the thread and for the event loop that waits for it.
+
+    The thread calls this object, which returns true once the work is withdrawn.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        """
+        Args:
+            limit_s: the longest time for the work as a whole.
+        """
+        self._is_withdrawn = Event()
+        self._ends_s = monotonic() + limit_s
+        self._piece: tuple[int, float] | None = None  # the clock of the thread, and its time at which the piece ends
+
+    def __call__(self) -> bool:
+        return self._is_withdrawn.is_set()
+
+    def begin_piece(self, limit_s: float) -> None:
+        """Begins a piece of the work, which cannot be interrupted. Must be called by the thread.
+
+        Args:
+            limit_s: the processor time that the piece may need. On a busy machine it takes longer.
+        """
+        clock = pthread_getcpuclockid(get_ident())
+        self._piece = clock, clock_gettime(clock) + limit_s
+
+    def withdraw(self) -> None:
+        self._is_withdrawn.set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if the work, or its current piece, has exceeded its limit. The thread must still be at work."""
+        if monotonic() > self._ends_s:
+            return True
+        piece = self._piece
+        return piece is not None and clock_gettime(piece[0]) > piece[1]
+
+
+Decode = Callable[[Progress], bytes]
 
 
 @dataclass(eq=False)
@@ -41,7 +96,7 @@ class _Picture:
     pixels: int
     may_start: asyncio.Future[None]
     limit_s: float
-    is_withdrawn: Event = field(default_factory=Event)
+    progress: Progress | None = None  # set when the work begins
 
 
 class _Line:
@@ -103,14 +158,21 @@ class PictureQueue:
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
         self._small, self._large = _Line(), _Line()
         self._running = self._running_large = self._running_pixels = 0
-        self._began_s: dict[_Picture, float] = {}  # the pictures that are being decoded
+        self._decoding: dict[_Picture, asyncio.Future[None]] = {}  # with futures that fail if a limit is exceeded
 
     @property
-    def overdue(self) -> str:
-        """Returns a message if work has exceeded its time limit, or an empty string."""
-        late = (each.limit_s for each, began_s in self._began_s.items() if monotonic() - began_s > each.limit_s)
-        limit_s = next(late, None)
-        return "" if limit_s is None else f"a request took more than {limit_s:g} s to preprocess"
+    def is_busy(self) -> bool:
+        return bool(self._decoding)
+
+    def fail_overdue(self) -> bool:
+        """Lets `run` raise `Endless` for work that has exceeded a time limit. Returns true if there is such work. Its
+        thread is lost.
+        """
+        late = [future for each, future in self._decoding.items() if each.progress and each.progress.is_overdue]
+        for future in late:
+            if not future.done():
+                future.set_exception(Endless(TooLarge("the request takes too long to preprocess", hint="send less")))
+        return bool(late)
 
     async def run(self, client: str, pixels: int | None, decode: Decode, limit_s: float = _LIMIT_S) -> bytes:
         """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
@@ -121,8 +183,11 @@ class PictureQueue:
         Args:
             client: the address of the client that sent the picture.
             pixels: the size of the picture according to its header, or None if the header is damaged.
-            decode: called with a function that returns true once the picture is withdrawn.
-            limit_s: if `decode` takes longer, `overdue` reports it.
+            decode: called with an object that returns true, when it is called, once the picture is withdrawn.
+            limit_s: the longest time that `decode` may take.
+
+        Raises:
+            Endless: `decode` took longer, and `fail_overdue` was called.
         """
         size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
         loop = asyncio.get_running_loop()
@@ -130,11 +195,17 @@ class PictureQueue:
         self._line_of(waiting).add(waiting)
         self._start()
         await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture
-        work = loop.run_in_executor(self._executor, decode, waiting.is_withdrawn.is_set)
+        progress = waiting.progress = Progress(limit_s)
+        work = loop.run_in_executor(self._executor, decode, progress)
+        has_failed = self._decoding[waiting] = loop.create_future()
         try:
-            return await asyncio.shield(work)
+            await asyncio.wait([work, has_failed], return_when=asyncio.FIRST_COMPLETED)
+            if has_failed.done():
+                work.add_done_callback(_retrieve)
+                has_failed.result()
+            return work.result()
         except asyncio.CancelledError:
-            waiting.is_withdrawn.set()
+            progress.withdraw()
             work.add_done_callback(_retrieve)
             while not work.done():  # the caller may be canceled a second time
                 with suppress(asyncio.CancelledError):
@@ -167,7 +238,6 @@ class PictureQueue:
     def _begin(self, picture: _Picture) -> None:
         self._line_of(picture).start(picture)
         self._running += 1
-        self._began_s[picture] = monotonic()
         if picture.pixels > SMALL_PIXELS:
             self._running_large += 1
             self._running_pixels += picture.pixels
@@ -176,7 +246,7 @@ class PictureQueue:
     def _end(self, picture: _Picture) -> None:
         self._line_of(picture).end(picture)
         self._running -= 1
-        del self._began_s[picture]
+        self._decoding.pop(picture, None)
         if picture.pixels > SMALL_PIXELS:
             self._running_large -= 1
             self._running_pixels -= picture.pixels

@@ -11,17 +11,21 @@ import logging
 import os
 import selectors
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from service.compiler.sandbox.check import check
 from service.compiler.sandbox.lockdown import close_calls, close_files
 from service.compiler.sandbox.policy import UNLIMITED_BYTES, Access, Limits
 from service.core.errors import NotStarted
 from service.workers.preprocess.answers import Answers
+from service.workers.preprocess.text_processes import fork_text_processes
 from service.workers.supervised import BEAT_EVERY_S, Ready
 
 _logger = logging.getLogger(__name__)
+_CHECK_EVERY_S = 0.1  # how often the time limits of requests are checked
 _NO_LIMIT_S = 10 * 365 * 86400.0
 # The files that wait (256 MB), the largest picture with its copies (0.6 GB), and installed code.
 _MEMORY_BYTES = 2 << 30
@@ -48,35 +52,53 @@ def run(address: bytes, ready: Ready) -> None:
     limits = _limits()
     close_files(Access(), limits, allow_unsandboxed=True)
     _import_libraries()
-    # epoll would need more system calls
-    with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, selectors.PollSelector())) as runner:
-        runner.get_loop()  # creates the sockets that the event loop needs for itself
-        close_calls(limits)
+    close = partial(close_calls, limits)
+    text_processes = fork_text_processes(lambda its: _run(lambda: answer(its), close))
+
+    def start() -> None:
+        close()
         ready()
-        runner.run(answer(connection, ready.beat))
+
+    _run(lambda: answer(connection, ready.beat, text_processes), start)
 
 
-async def answer(connection: socket.socket, beat: Callable[[], None] = lambda: None) -> None:
-    """Answers the questions that come over `connection`, until the other end closes it. Owns the connection.
+def _run(main: Callable[[], Coroutine[Any, Any, None]], start: Callable[[], Any]) -> None:
+    """Calls `start` when the event loop has all files that it needs, and then runs `main`."""
+    # epoll would need more system calls
+    runner = asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, selectors.PollSelector()))
+    runner.get_loop()  # creates the sockets that the event loop needs for itself
+    start()
+    runner.run(main())  # closing the runner would wait for threads that never end; the process ends instead
+
+
+async def answer(
+    connection: socket.socket, beat: Callable[[], None] = lambda: None, text_processes: Sequence[socket.socket] = ()
+) -> None:
+    """Answers the questions that come over `connection`, until the other end closes it, or work exceeds a time limit.
+    Then another process has to continue. Owns the sockets.
 
     Args:
-        beat: called twice a second.
-
-    Raises:
-        RuntimeError: a thread has worked on a picture or a text for too long.
+        beat: called at least twice a second.
+        text_processes: the sockets of the text processes. If empty, this process tokenizes texts itself.
     """
-    is_lost = asyncio.Event()
-    answers = Answers(connection, is_lost.set)
+    is_lost, wakes = False, asyncio.Event()
+
+    def lose() -> None:
+        nonlocal is_lost
+        is_lost = True
+        wakes.set()
+
+    answers = Answers(connection, lose, text_processes, wakes.set)
     try:
-        while not is_lost.is_set():
+        while not is_lost:
             beat()
-            if what := answers.overdue:  # a thread cannot be stopped
-                raise RuntimeError(what)
-            try:
-                async with asyncio.timeout(BEAT_EVERY_S):
-                    await is_lost.wait()
-            except TimeoutError:
-                pass
+            if await answers.leave_if_overdue():
+                _logger.warning("a request took too long to preprocess: the process ends, and another one is started")
+                return
+            wakes.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_EVERY_S if answers.is_busy else BEAT_EVERY_S):
+                    await wakes.wait()
     finally:
         answers.close()
 

@@ -43,12 +43,20 @@ class TokenizerFiles:
         Raises:
             InvalidInput: the file is not a valid tokenizer.
         """
+        return self.find(digest, most_tokens) or self.add(digest, most_tokens, read_tokenizer(descriptor))
+
+    def find(self, digest: Digest, most_tokens: int) -> Tokenizer | None:
+        """Returns the tokenizer if it is loaded."""
         key = digest, most_tokens
         with self._lock:
-            if key in self._loaded:
-                self._loaded.move_to_end(key)
-                return self._loaded[key][0]
-        data = _read(descriptor)
+            if key not in self._loaded:
+                return None
+            self._loaded.move_to_end(key)
+            return self._loaded[key][0]
+
+    def add(self, digest: Digest, most_tokens: int, data: bytes) -> Tokenizer:
+        """Loads the tokenizer in `data`, like `load`."""
+        key = digest, most_tokens
         if f"sha256:{sha256(data).hexdigest()}" != str(digest):
             raise InvalidInput("the file of the model's tokenizer is damaged", hint="upload it again")
         tokenizer = load_tokenizer(data, most_tokens)
@@ -119,7 +127,8 @@ def _patterns(value: object, depth: int) -> Iterator[str]:
                 yield from _patterns(element, depth + 1)
 
 
-def _read(descriptor: int) -> bytes:
+def read_tokenizer(descriptor: int) -> bytes:
+    """Returns the content of an open file. Raises `InvalidInput` if it is too large for a tokenizer."""
     size = os.fstat(descriptor).st_size
     if size > MAX_TOKENIZER_BYTES:
         raise _invalid(f"it has {size} bytes, but the limit is {MAX_TOKENIZER_BYTES}")

@@ -356,3 +356,20 @@ def test_no_damaged_file_raises_another_error(format: str) -> None:
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         with suppress(OctetError):
             image.decode(bytes(damaged[: rng.randrange(1, len(damaged) + 1)]), COLOR)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + struct.pack("<I", 4000)[:3] * 2, "the limit is 8388608"),
+        (b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, 9, 9, 1, 8, 1) + bytes(1 << 20), "the compressed BMP has"),
+        (
+            encode(noise(), "JPEG").replace(struct.pack(">HH", 6, 8), struct.pack(">HH", 5000, 5000))
+            + b"\xff\xda" * 19,
+            "5000 x 5000 pixels in 20 scans",
+        ),
+    ],
+)
+def test_a_picture_that_cannot_be_decoded_in_pieces_has_lower_limits(data: bytes, error: str) -> None:
+    with pytest.raises(TooLarge, match=error):
+        image.decode(data, COLOR)

@@ -156,6 +156,8 @@ PeerLimits read_peer_limits(JsonReader& json) {
                      {"max_pictures", whole(json, limits.max_pictures)},
                      {"max_picture_bytes", whole(json, limits.max_picture_bytes)},
                      {"max_pixels", whole(json, limits.max_pixels)},
+                     {"max_texts", whole(json, limits.max_texts)},
+                     {"max_text_bytes", whole(json, limits.max_text_bytes)},
                      {"share", real(json, limits.share)}});
   return limits;
 }

@@ -87,6 +87,7 @@ class Prediction {
 
   // Returns the texts to convert to tensors, each with its length before it (uint32); empty if the request has none.
   std::string_view texts() const;
+  int64_t text_count() const { return request_.inputs[0].shape[0]; }  // the number of these texts
   // Sets the tensors of all inputs, one after the other in `tensors`. `json` contains their shapes, and the numbers of
   // tokens. Throws Problem if they do not fit the model.
   void set_texts(std::string_view json, std::string_view tensors);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -20,30 +21,38 @@ namespace {
 
 constexpr double kPatienceS = 10;  // how long a question waits for a process that starts
 constexpr int kMostAttempts = 2;
-constexpr double kRefusedS = 60;  // how long a tokenizer is refused with which the process may have ended
-// A byte of text takes about as long as so many pixels: _PIXELS_OF_BYTE of service/workers/preprocess/answers.py.
-constexpr uint64_t kPixelsOfTextByte = 32;
+constexpr double kRefusedS = 60;      // how long a tokenizer is refused with which the process may have ended
+constexpr size_t kMostSuspects = 16;  // the clients of a tokenizer that are remembered
 
-// Reserves memory for a picture until it is decoded. A picture that is larger than the limit of a connection is charged
-// the whole limit. So it reaches the preprocessing process, which refuses it with a better message than "queue full".
-std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
-                                         std::optional<uint64_t> pixels) {
-  auto bounded = [&](Resource what, uint64_t amount) {
-    return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
-  };
-  const uint64_t kUnknown = budgets.most(Resource::kPixels);
+struct Amount {
+  Resource what;
+  uint64_t amount;
+};
+
+// Reserves memory until a question is answered. A file that is larger than the limit of a connection is charged the
+// whole limit. So it reaches the preprocessing process, which refuses it with a better message than "queue full".
+std::vector<Reservation> reserve(PeerBudgets& budgets, PeerBudget& budget, const std::vector<Amount>& amounts,
+                                 const std::string& detail, const std::string& hint) {
   std::vector<Reservation> reservations;
-  reservations.push_back(budget.reserve(Resource::kPictures, 1));
-  reservations.push_back(budget.reserve(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
-  reservations.push_back(budget.reserve(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
-  for (const Reservation& each : reservations) {
-    if (each) continue;
-    Problem problem(ErrorType::kQueueFull, "too many pictures of this client wait to be decoded",
-                    "send fewer or smaller pictures at a time");
+  for (const Amount& each : amounts) {
+    auto bounded = static_cast<size_t>(std::min<uint64_t>(each.amount, budgets.most(each.what)));
+    reservations.push_back(budget.reserve(each.what, bounded));
+    if (reservations.back()) continue;
+    Problem problem(ErrorType::kQueueFull, detail, hint);
     problem.retry_after_s = 1;
     throw problem;
   }
   return reservations;
+}
+
+std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
+                                         std::optional<uint64_t> pixels) {
+  const uint64_t kUnknown = budgets.most(Resource::kPixels);
+  return reserve(budgets, budget,
+                 {{Resource::kPictures, 1},
+                  {Resource::kPictureBytes, file.size()},
+                  {Resource::kPixels, pixels.value_or(kUnknown)}},
+                 "too many pictures of this client wait to be decoded", "send fewer or smaller pictures at a time");
 }
 
 // Writes the input that a picture is converted to. If the model has buckets, it is that of the largest bucket.
@@ -112,14 +121,12 @@ int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, c
                                PeerBudget& budget, QuestionHandler handler) {
   require();
   const Model& model = prediction.model();
-  auto refused = refused_until_s_.find(model.tokenizer);
-  if (refused != refused_until_s_.end() && now_s() < refused->second) {
-    throw Problem(ErrorType::kNotReady, "the process that tokenizes texts ended twice while it used this tokenizer",
-                  "try again in a minute, or upload another tokenizer.json");
-  }
+  refuse_suspects(client, model.tokenizer);
   std::string_view texts = prediction.texts();
-  std::vector<Reservation> reservations =
-      reserve_picture(*plane_.budgets, budget, texts, kPixelsOfTextByte * texts.size());
+  std::vector<Reservation> reservations = reserve(
+      *plane_.budgets, budget,
+      {{Resource::kTexts, static_cast<uint64_t>(prediction.text_count())}, {Resource::kTextBytes, texts.size()}},
+      "too many texts of this client wait to be tokenized", "send fewer or shorter texts at a time");
   int64_t number = ++asked_;
   JsonWriter json;
   json.begin('{').member("type").string("question").member("question").integer(number);
@@ -131,7 +138,7 @@ int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, c
   for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
   json.end(']').member("text").raw(model.text_json).end('}');
   ask(number, {exchange, json.take(), std::string(texts), std::move(handler), std::move(reservations), now_s(), 0,
-               false, model.tokenizer, model.tokenizer_file});
+               false, client, model.tokenizer, model.tokenizer_file});
   return number;
 }
 
@@ -193,9 +200,7 @@ void Preprocessor::fail(const std::function<bool(const Question&)>& is_lost, con
       ++each;
       continue;
     }
-    const Question& question = each->second;
-    bool is_suspect = !question.tokenizer.empty() && question.attempts >= kMostAttempts;
-    if (is_suspect) refused_until_s_[question.tokenizer] = now_s() + kRefusedS;
+    if (each->second.attempts >= kMostAttempts) suspect(each->second);
     lost.push_back(std::move(each->second));
     each = questions_.erase(each);
   }
@@ -217,14 +222,57 @@ void Preprocessor::on_frame(const Link::Frame& frame) {
   JsonReader json(frame.json);
   int64_t number = 0;
   std::string_view problem;
-  read_object(json, {{"question", whole(json, number)}, {"problem", [&] { problem = json.value(); }}});
+  std::string type;
+  read_object(
+      json,
+      {{"type", text(json, type)}, {"question", whole(json, number)}, {"problem", [&] { problem = json.value(); }}});
+  if (type == "leaving") return on_leaving(frame);
   auto found = questions_.find(number);
   if (found == questions_.end()) return;
   Question question = std::move(found->second);
   questions_.erase(found);
   if (problem.empty()) return deliver(question, {nullptr, frame.json, frame.bytes});
+  bool is_endless = false;
+  JsonReader document(problem);
+  read_object(document, {{"is_endless", flag(document, is_endless)}});
+  if (is_endless) suspect(question);
   Problem its = read_document(problem, facts(ErrorType::kRestarting).http);
   deliver(question, {&its, {}, {}});
+}
+
+// The process ends. The questions that do not count among the suspects are not the reason.
+void Preprocessor::on_leaving(const Link::Frame& frame) {
+  JsonReader json(frame.json);
+  std::set<int64_t> suspects;
+  auto read_suspect = [&] {
+    int64_t number = 0;
+    whole(json, number)();
+    suspects.insert(number);
+  };
+  read_object(json, {{"suspects", [&] { json.array(read_suspect); }}});
+  for (auto& [number, question] : questions_) {
+    if (suspects.count(number) == 0) --question.attempts;
+  }
+}
+
+void Preprocessor::suspect(const Question& question) {
+  if (question.tokenizer.empty()) return;
+  auto& clients = suspects_[question.tokenizer];
+  if (clients.size() >= kMostSuspects) clients.erase(clients.begin());
+  clients[question.client] = now_s() + kRefusedS;
+}
+
+// A client whose text ended the process may not use that tokenizer for a minute. If the texts of several clients did,
+// the tokenizer is the cause.
+void Preprocessor::refuse_suspects(const std::string& client, const std::string& tokenizer) {
+  auto found = suspects_.find(tokenizer);
+  if (found == suspects_.end()) return;
+  std::erase_if(found->second, [now = now_s()](const auto& each) { return each.second <= now; });
+  bool is_refused = found->second.size() > 1 || found->second.count(client) > 0;
+  if (found->second.empty()) suspects_.erase(found);
+  if (!is_refused) return;
+  throw Problem(ErrorType::kNotReady, "the process that tokenizes texts ended while it used this tokenizer",
+                "try again in a minute with other texts, or upload another tokenizer.json");
 }
 
 void Preprocessor::deliver(const Question& question, const QuestionResponse& response) {

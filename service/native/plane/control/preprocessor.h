@@ -1,7 +1,8 @@
 // The data plane's end of its socket to the preprocessing process, which decodes pictures and tokenizes texts.
 // docs/adr/0067 describes the process. The frames are those of the link to the control plane (control/link.h).
 //
-// The process may end at any time. A question that was lost with it is sent once more, to the next process.
+// The process may end at any time. A question that was lost with it is sent once more, to the next process. If the
+// process ends because one question takes too long, it answers that question, and the others do not count as sent.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +61,7 @@ class Preprocessor {
     double waits_since_s;  // the time since which no process has had this question
     int attempts = 0;      // how often the question was sent
     bool is_withdrawn = false;
-    std::string tokenizer{};                     // for texts: identifies the tokenizer
+    std::string client{}, tokenizer{};           // for texts: the client, and what identifies the tokenizer
     std::shared_ptr<OpenFile> tokenizer_file{};  // for texts: the file that is sent with the question
   };
 
@@ -68,6 +69,10 @@ class Preprocessor {
   void ask(int64_t number, Question question);
   void send(Question& question);
   void on_frame(const Link::Frame& frame);
+  void on_leaving(const Link::Frame& frame);
+  // Notes that the process may have ended because of a question about texts.
+  void suspect(const Question& question);
+  void refuse_suspects(const std::string& client, const std::string& tokenizer);  // Throws Problem.
   void deliver(const Question& question, const QuestionResponse& response);
   // Removes the questions for which `is_lost` returns true, and answers them with an error.
   void fail(const std::function<bool(const Question&)>& is_lost, const std::string& detail);
@@ -76,7 +81,8 @@ class Preprocessor {
   Link link_;
   std::map<int64_t, Question> questions_;
   int64_t asked_ = 0;
-  std::map<std::string, double> refused_until_s_;  // tokenizers with which the process may have ended
+  // By tokenizer and client: until when the process counts as ended by this client's text and this tokenizer.
+  std::map<std::string, std::map<std::string, double>> suspects_;
 };
 
 }  // namespace octet::plane

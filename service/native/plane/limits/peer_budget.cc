@@ -21,7 +21,8 @@ Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_sec
 std::array<size_t, kResources> totals(const PeerLimits& limits) {
   return {limits.max_connections,   limits.max_calls,  0,
           limits.max_message_bytes, kProbeConnections, limits.max_pictures,
-          limits.max_picture_bytes, limits.max_pixels};
+          limits.max_picture_bytes, limits.max_pixels, limits.max_texts,
+          limits.max_text_bytes};
 }
 
 PeerAddress map_ipv4(const void* ipv4) {

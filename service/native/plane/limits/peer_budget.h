@@ -27,8 +27,10 @@ enum class Resource : uint8_t {
   kPictures,      // Pictures that wait to be decoded or are being decoded.
   kPictureBytes,  // The size of their files.
   kPixels,        // The number of pixels in these pictures.
+  kTexts,         // Texts that wait to be tokenized or are being tokenized.
+  kTextBytes,     // Their size.
 };
-inline constexpr size_t kResources = 8;
+inline constexpr size_t kResources = 10;
 inline constexpr double kProbeS = 2;  // the time limit of such a connection, because only a few can be open
 
 struct PeerLimits {
@@ -39,6 +41,8 @@ struct PeerLimits {
   size_t max_picture_bytes = size_t{256} << 20;
   // the pixels of eight pictures of the largest size: `MAX_PIXELS` of service/core/models/picture.py
   size_t max_pixels = size_t{256} << 20;
+  size_t max_texts = 16384;
+  size_t max_text_bytes = size_t{64} << 20;
   // An address may hold at most this fraction of what others leave free. Within the address, the same applies to each
   // connection.
   double share = 0.75;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n", kHeadEnd = "\r\n\r\n";
 constexpr size_t kLongestBoundary = 70;  // RFC 2046, section 5.1.1
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_form(const std::string& what) {
   throw Problem(ErrorType::kInvalidInput, "the form " + what, "send one file, as curl -F file=@picture.jpg does");
 }
 
@@ -53,21 +53,21 @@ std::string boundary_of(std::string_view content_type) {
 }
 
 FormFile only_file(std::string_view body, std::string_view boundary) {
-  if (boundary.empty() || boundary.size() > kLongestBoundary) refuse("has no valid boundary in its Content-Type");
+  if (boundary.empty() || boundary.size() > kLongestBoundary) refuse_form("has no valid boundary in its Content-Type");
   std::string delimiter = "--" + std::string(boundary);
   size_t begin = 0;  // of the first delimiter, which a preamble may precede
   if (!body.starts_with(delimiter)) {
     begin = body.find(std::string(kLineEnd) + delimiter);
-    if (begin == body.npos) refuse("does not contain its boundary");
+    if (begin == body.npos) refuse_form("does not contain its boundary");
     begin += kLineEnd.size();
   }
   std::string_view part = body.substr(begin + delimiter.size());
   part = part.substr(std::min(part.size(), part.find_first_not_of(" \t")));
-  if (!part.starts_with(kLineEnd)) refuse("has no file");
+  if (!part.starts_with(kLineEnd)) refuse_form("has no file");
   size_t end = part.find(std::string(kLineEnd) + delimiter);
   size_t head_end = part.find(kHeadEnd);
-  if (end == part.npos || head_end == part.npos || head_end > end) refuse("ends too early");
-  if (part.substr(end + kLineEnd.size() + delimiter.size(), 2) != "--") refuse("has more than one part");
+  if (end == part.npos || head_end == part.npos || head_end > end) refuse_form("ends too early");
+  if (part.substr(end + kLineEnd.size() + delimiter.size(), 2) != "--") refuse_form("has more than one part");
   size_t content = head_end + kHeadEnd.size();
   // The content may be empty, in which case the end of the head and the delimiter share a line end.
   return {part.substr(content, end < content ? 0 : end - content), media_type_in(part.substr(0, head_end))};

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.core.models.picture import MAX_PIXELS
-from service.workers.preprocess.pictures import SMALL_PIXELS, PictureQueue
+from service.workers.preprocess.pictures import SMALL_PIXELS, Endless, PictureQueue, Progress
 from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
@@ -144,15 +144,38 @@ async def test_a_picture_canceled_while_it_is_decoded_frees_its_memory() -> None
         await service.began("second")
 
 
-async def test_work_that_exceeds_its_limit_is_reported() -> None:
+async def test_a_piece_has_a_limit_of_processor_time() -> None:
+    queue, may_end = PictureQueue(threads=2), threading.Event()
+
+    def decode(progress: Progress) -> bytes:
+        progress.begin_piece(0.02)
+        time.sleep(0.05)  # needs no processor time
+        progress.begin_piece(0.02)
+        while not may_end.is_set():
+            pass
+        return b""
+
+    work = asyncio.create_task(queue.run("10.0.0.1", 1, decode))
+    try:
+        began_s = time.monotonic()
+        await eventually_async(queue.fail_overdue)
+        assert time.monotonic() - began_s > 0.06
+        with pytest.raises(Endless):
+            await work
+    finally:
+        may_end.set()
+
+
+async def test_work_that_exceeds_its_limit_fails() -> None:
     queue, may_end = PictureQueue(threads=2), threading.Event()
     work = asyncio.create_task(queue.run("10.0.0.1", 1, lambda _: bytes(may_end.wait(GIVE_UP_S)), limit_s=0.01))
     try:
-        await eventually_async(lambda: queue.overdue == "a request took more than 0.01 s to preprocess")
+        await eventually_async(queue.fail_overdue)
+        with pytest.raises(Endless, match="takes too long to preprocess"):
+            await work
     finally:
         may_end.set()
-        await work
-    assert queue.overdue == ""
+    assert not queue.fail_overdue()
 
 
 async def test_addresses_of_one_ipv6_network_are_one_client() -> None:
