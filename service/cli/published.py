@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rich.table import Table
@@ -14,19 +16,20 @@ from rich.text import Text
 from service.cli.client import Client
 from service.cli.output import Output
 from service.cli.quantities import size
+from service.compiler.importers.published.archives import pack_folder
 from service.compiler.importers.published.files import Folder
-from service.compiler.importers.published.reading import Published, lacks_pooling, open_inputs, read_published
-from service.compiler.importers.published.tokenizers import check_tokenizer
-from service.compiler.importers.published.variants import choose, variants_in
+from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer
+from service.compiler.importers.published.variants import Variant, choose, variants_in
 from service.core.artifacts.artifact import TOKENIZER_MEDIA_TYPE, only_artifact
 from service.core.errors import InvalidInput, UnknownTarget
 from service.core.models.metadata import NOTHING, ModelMetadata
-from service.core.models.model import model_name_of
-from service.core.models.text import MAX_TOKENIZER_BYTES
+from service.core.models.task import Task
+from service.core.models.text import MAX_TOKENIZER_BYTES, TextProcessing
 from service.core.target import ALL, Target, detect_host, parse_target
 
 _MOST_NAMES = 8  # the number of ignored files that are named
-_MOST_TOKENS = 512  # the largest bucket of a text model that is pushed without a shape
+# Weights of other frameworks, which are not sent.
+_WEIGHTS = frozenset({".bin", ".safetensors", ".pt", ".pth", ".h5", ".msgpack", ".ot", ".ckpt", ".gguf", ".mlmodel"})
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,6 @@ class Description:
 
     metadata: ModelMetadata = NOTHING
     tokenizer: bytes = b""
-    rows: list[tuple[str, str]] = field(default_factory=list)
 
 
 UNDESCRIBED = Description()
@@ -75,46 +77,65 @@ def describe_artifact(folder: Path, metadata: ModelMetadata, tokenizer: Path | N
     return Description(described, layout.attached(artifact, TOKENIZER_MEDIA_TYPE) or b"")
 
 
+def version_of(build: dict[str, Any], name: str) -> int:
+    """Returns the version of the model `name` that uses the build; other models may share it."""
+    return next(int(each["version"]) for each in build["models"] if each["name"] == name)
+
+
+def version_metadata(client: Client, name: str, version: int) -> ModelMetadata:
+    """Returns the metadata of a version on the server."""
+    (found,) = (each for each in client.model(name)["versions"] if each["version"] == version)
+    return ModelMetadata.from_json(found["metadata"] or {})
+
+
 def version_description(client: Client, name: str, version: int) -> Description:
     """Returns the metadata and the tokenizer of a version on the server."""
-    (found,) = (each for each in client.model(name)["versions"] if each["version"] == version)
-    metadata = ModelMetadata.from_json(found["metadata"] or {})
+    metadata = version_metadata(client, name, version)
     return Description(metadata, client.tokenizer(name, version) if metadata.text.tokenizer else b"")
 
 
-def read_folder(
-    folder: Path, variant: str | None, target: Target | None, metadata: ModelMetadata, tokenizer: Path | None
-) -> tuple[Published, Description]:
-    """Reads a folder. `metadata` and `tokenizer` replace what the folder defines.
+@contextmanager
+def packed_folder(folder: Folder, variant: Variant, tokenizer: Path | None) -> Iterator[Path]:
+    """Yields a zip archive of the files of a folder that define the model: those of the variant, and the small files.
+    The archive exists until the block ends.
+
+    Args:
+        tokenizer: the file that replaces the tokenizer of the folder.
 
     Raises:
-        OctetError: as `read_published`.
+        InvalidInput: `tokenizer` is not a `tokenizer.json`.
     """
-    published = read_published(folder, variant, target, tokenizer, metadata.text.pooling)
-    described = metadata.over(published.metadata)
-    return published, Description(described, published.tokenizer, _rows(published, described))
+    names = [name for name in folder.names if _belongs(folder, name, variant)]
+    replaced = {} if tokenizer is None else {TOKENIZER: describe_file(NOTHING, tokenizer).tokenizer}
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch) / "folder.zip"
+        pack_folder(folder, names, archive, replaced)
+        yield archive
 
 
-def show_description(output: Output, published: Published, described: Description) -> None:
-    """Shows what was found and chosen, and a note if something is missing."""
+def folder_query(variant: Variant, text: TextProcessing) -> dict[str, str]:
+    """Returns the parameters of the upload of a folder."""
+    members = {"variant": variant.file, "pooling": "+".join(text.pooling), "max_length": text.max_length}
+    return {name: str(value) for name, value in members.items() if value}
+
+
+def show_folder(output: Output, client: Client, name: str, folder: Folder, build: dict[str, Any]) -> None:
+    """Shows what the server found in a folder and chose, and notes if something is missing. Completes the member
+    `published` of the response to the upload with what the server did not see.
+    """
+    metadata = version_metadata(client, name, version_of(build, name))
+    found = build["published"]
     if not output.as_json:
         table = Table.grid(padding=(0, 2))
-        for name, value in described.rows:
-            table.add_row(Text(name, style="bold"), value)
+        for title, value in _rows(folder, found, metadata):
+            table.add_row(Text(title, style="bold"), value)
         output.show(table)
-    if lacks_pooling(published, described.metadata):
+    if found["lacks_pooling"] and metadata.task is Task.EMBED and not metadata.text.pooling:
         output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean or cls does")
-
-
-def shapes_for_texts(published: Published, metadata: ModelMetadata) -> str:
-    """Returns the input shapes of a text model whose number of tokens is open: buckets of 16, 32, 64 … tokens up to the
-    maximum of the tokenizer. Returns an empty string for other models.
-    """
-    if not published.tokenizer or not (names := open_inputs(published.file)):
-        return ""
-    longest = min(metadata.text.max_length or _MOST_TOKENS, _MOST_TOKENS)
-    sizes = [16 << power for power in range(longest.bit_length()) if 16 << power < longest] + [longest]
-    return ";".join(f"{name}=1x[{','.join(map(str, sizes))}]" for name in names)
+    if found["input_shape"]:
+        output.note("one build for each number of tokens; shorter texts use the next larger build:")
+        output.note(f"--input-shape '{found['input_shape']}'")
+    build["published"] = _document(folder, found, metadata)
 
 
 def show_variants(output: Output, root: Path, variant: str | None, target: str) -> None:
@@ -156,46 +177,53 @@ def target_of(client: Client, name: str) -> Target | None:
         return None
 
 
-def name_of(folder: Path) -> str:
-    """Derives a model's name from the folder: `bge-small-en-v1.5`. The folder of a model in the cache of
-    huggingface_hub, `models--BAAI--bge-small-en-v1.5/snapshots/REVISION`, gives the same name.
-    """
-    resolved = folder.resolve()
-    cached = re.fullmatch(r"models--(?:.*--)?(.+)", resolved.parent.parent.name)
-    name = cached.group(1) if cached and resolved.parent.name == "snapshots" else resolved.name
-    return model_name_of(Path(f"{name}.folder"))
-
-
-def document_of(published: Published) -> dict[str, Any]:
-    """Returns what was found and chosen, in JSON form."""
+def _document(folder: Folder, found: dict[str, Any], metadata: ModelMetadata) -> dict[str, Any]:
+    variant = {"name": found["variant"], **{name: found[name] for name in ("file", "precision", "size_bytes")}}
     return {
-        "variant": vars(published.variant),
-        "variants": [each.name for each in published.variants],
-        "metadata": published.metadata.to_json(),
-        "sources": list(published.sources),
-        "ignored": list(published.ignored),
+        "variant": variant,
+        "variants": [each.name for each in variants_in(folder)],
+        "metadata": metadata.to_json(),
+        "sources": found["sources"],
+        "ignored": _ignored(folder, found),
+        "input_shape": found["input_shape"],
     }
 
 
-def _rows(published: Published, metadata: ModelMetadata) -> list[tuple[str, str]]:
-    chosen, text = published.variant, metadata.text
-    others = [each.name for each in published.variants if each != chosen]
-    tokenizer = [size(len(published.tokenizer)) if published.tokenizer else "none"]
+def _belongs(folder: Folder, name: str, variant: Variant) -> bool:
+    """Returns false for the files of other variants, and for weights of other frameworks."""
+    if name.startswith(variant.file):
+        return True
+    if any(name.startswith(each.file) for each in variants_in(folder)):
+        return False
+    path = PurePosixPath(name)
+    is_step = re.fullmatch(r"\d+_[A-Za-z]+", str(path.parent)) is not None
+    return is_step or (path.suffix not in _WEIGHTS and folder.size_bytes(name) <= MAX_TOKENIZER_BYTES)
+
+
+def _ignored(folder: Folder, found: dict[str, Any]) -> list[str]:
+    used = (*found["sources"], *(each.file for each in variants_in(folder)))
+    return [name for name in folder.names if not name.startswith(used)]
+
+
+def _rows(folder: Folder, found: dict[str, Any], metadata: ModelMetadata) -> list[tuple[str, str]]:
+    text = metadata.text
+    others = [each.name for each in variants_in(folder) if each.file != found["file"]]
+    tokenizer = [size(text.tokenizer_bytes) if text.tokenizer else "none"]
     tokenizer += [f"at most {text.max_length} tokens"] if text.max_length else []
     picture = str(replace(metadata.of_pictures, layout=None))
     rows = [
-        ("variant", f"{chosen.name}: {chosen.file}, {chosen.precision}, {size(chosen.size_bytes)}"),
+        ("variant", f"{found['variant']}: {found['file']}, {found['precision']}, {size(found['size_bytes'])}"),
         ("others", ", ".join(others)),
         ("task", str(metadata.task or "not defined: --task sets it")),
         ("labels", _shortened(metadata.labels)),
         ("scores", str(metadata.activation or "")),
         ("pictures", picture),
-        ("tokenizer", ", ".join(tokenizer) if published.tokenizer or metadata.text else ""),
-        ("layers", "added to the file after the model" if published.addition else ""),
+        ("tokenizer", ", ".join(tokenizer) if text else ""),
+        ("layers", "added to the file after the model" if found["has_layers"] else ""),
         ("pooling", ", ".join(filter(None, ["+".join(text.pooling), "normalized" if text.normalize else ""]))),
         ("prompts", ", ".join(text.prompts)),
-        ("read", ", ".join(published.sources)),
-        ("ignored", _shortened(published.ignored)),
+        ("read", ", ".join(found["sources"])),
+        ("ignored", _shortened(_ignored(folder, found))),
     ]
     return [(name, value) for name, value in rows if value]
 

@@ -18,31 +18,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.api.control import submission
+from service.api.control.folder_uploads import Unpacked, store_file, unpack
 from service.api.control.model_folders import Fingerprint, scan
 from service.api.control.routes.deletion import delete
 from service.api.services import Services
 from service.cache.durable import locked, replace_file
 from service.compiler.build.artifact_archive import archive_of, received
 from service.compiler.importers.detect import format_of
+from service.compiler.importers.published.reading import looks_published, name_of
 from service.compiler.importers.uploads import upload_of
 from service.core.artifacts.artifact import ARCHIVE_FORMAT
-from service.core.digest import Digest
+from service.core.builds.options import parse_open_shapes
 from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
+from service.core.models.metadata import NOTHING
 from service.core.models.model import model_name_of
 from service.core.printable import printable
 from service.core.system.outage import log_trouble
+from service.core.target import Target
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0
 _SETTLED_S = 2.0  # a file that was written more recently than this may be incomplete
 _LOOK_S = 0.2
-_CHUNK_BYTES = 1 << 20
 _RETRY_S = 60.0  # if a file could not be read, or did not fit on the disk, it is read again after this time
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The file or artifact folder that versions of a model were created from."""
+    """The file or folder that versions of a model were created from."""
 
     path: Path
     versions: tuple[int, ...]
@@ -52,7 +55,8 @@ class ModelFiles:
     """Keeps the models of one server in sync with files.
 
     Args:
-        paths: model files, artifact folders, and folders that contain such files and folders.
+        paths: model files, artifact folders, folders of published models, and folders that contain such files and
+            folders.
     """
 
     def __init__(self, services: Services, paths: Sequence[Path]) -> None:
@@ -143,7 +147,7 @@ class ModelFiles:
     def _take(self, path: Path, fingerprint: Fingerprint) -> None:
         self._taken[path] = fingerprint
         try:
-            self._push(path, model_name_of(path))
+            self._push(path, _model_name(path))
         except (DatabaseBusy, DatabaseLost):
             del self._taken[path]  # the failure was not the file's fault, so the file is tried again
             raise
@@ -188,12 +192,11 @@ class ModelFiles:
         services, origin = self._services, self._origins.get(name)
         if origin is not None and origin.path != path and origin.path in self._seen:
             raise Conflict(f"its model would have the name {name!r}, like that of {origin.path.name}")
-        with _uploaded(path) as file:
-            source, size_bytes = _store(services, file), file.stat().st_size
-            format = ARCHIVE_FORMAT if path.is_dir() else _format(file)
-            target = received(file).target if path.is_dir() else services.host.target
-        known = _numbers(services, name)
-        version = submission.add_version(services, name, source, format, size_bytes)
+        upload, target = self._stored(path)
+        known, source = _numbers(services, name), upload.source
+        version = submission.add_version(services, name, source, upload.format, upload.size_bytes)
+        if upload.metadata:
+            submission.describe(services, name, version.number, upload.metadata)
         if version.number not in known:
             versions = (*(origin.versions if origin else ()), version.number)
             self._change(name, Origin(path, versions))
@@ -201,7 +204,22 @@ class ModelFiles:
             _logger.info("%s is version %d of %s", path, version.number, name)
         elif origin is not None and version.number in origin.versions:
             self._change(name, Origin(path, origin.versions))
-        self._builds += [build.id for build in submission.request_builds(services, version, [target], None)]
+        shapes = parse_open_shapes(upload.found.input_shape if upload.found else "")
+        builds = submission.request_builds(services, version, [target], None, shapes=shapes)
+        self._builds += [build.id for build in builds]
+
+    def _stored(self, path: Path) -> tuple[Unpacked, Target]:
+        """Stores a model file, an artifact folder or the folder of a published model. Returns its parts and the target
+        to build it for.
+        """
+        services = self._services
+        if looks_published(path):
+            return unpack(services, path, "", services.host.target, "", None), services.host.target
+        with _uploaded(path) as file:
+            source, size_bytes = store_file(services.layout.blobs, file), file.stat().st_size
+            format = ARCHIVE_FORMAT if path.is_dir() else _format(file)
+            target = received(file).target if path.is_dir() else services.host.target
+        return Unpacked(source, size_bytes, format, NOTHING, None), target
 
     async def _remove(self, name: str, origin: Origin) -> None:
         """Deletes the versions of a file that was removed, except those that an alias refers to."""
@@ -215,7 +233,7 @@ class ModelFiles:
                 return
         self._forget(origin.path)
         self._change(name, None)
-        for path in [path for path in self._taken if model_name_of(path) == name]:  # another file may now use the name
+        for path in [path for path in self._taken if _model_name(path) == name]:  # another file may now use the name
             del self._taken[path]
         _logger.info("%s is gone; deleted its versions of %s", origin.path, name)
 
@@ -246,6 +264,10 @@ class ModelFiles:
                 _logger.error("%s is not served: %s", name, error.message)
 
 
+def _model_name(path: Path) -> str:
+    return name_of(path) if looks_published(path) else model_name_of(path)
+
+
 def _is_settled(fingerprint: Fingerprint) -> bool:
     return all(time.time() - time_ns / 1e9 > _SETTLED_S for *_, time_ns in fingerprint)
 
@@ -254,13 +276,6 @@ def _is_settled(fingerprint: Fingerprint) -> bool:
 def _uploaded(path: Path) -> Iterator[Path]:
     with archive_of(path) if path.is_dir() else upload_of(path) as file:
         yield file
-
-
-def _store(services: Services, path: Path) -> Digest:
-    with path.open("rb") as file, services.layout.blobs.writer() as writer:
-        while chunk := file.read(_CHUNK_BYTES):
-            writer.write(chunk)
-        return writer.commit()
 
 
 def _format(path: Path) -> str:

@@ -16,6 +16,10 @@ from pathlib import Path
 
 from service.compiler.importers.mxnet.package import PARAMS_SUFFIX, SYMBOL_SUFFIX, is_symbol
 from service.compiler.importers.openvino.file.package import GRAPH_SUFFIX, WEIGHTS_SUFFIX, is_graph
+from service.compiler.importers.published.files import Folder
+from service.compiler.importers.published.reading import looks_published
+from service.compiler.importers.published.variants import choose
+from service.core.errors import InvalidInput
 from service.core.printable import printable
 
 _EXTERNAL_DATA = (".onnx.", ".onnx_")  # file names for an ONNX model's external data, such as model.onnx.data
@@ -38,7 +42,7 @@ class Scan:
     """The result of one scan.
 
     Attributes:
-        files: model files and artifact folders.
+        files: model files, artifact folders, and folders of published models.
         folders: the configured folders that were read.
         broken: entries of these folders that cannot be served -> reason.
         unread: configured paths that could not be read -> reason.
@@ -62,7 +66,7 @@ def scan(paths: Sequence[Path]) -> Scan:
     result = Scan()
     for path in paths:
         try:
-            if not stat.S_ISDIR(path.stat().st_mode) or _is_artifact(path):
+            if not stat.S_ISDIR(path.stat().st_mode) or _is_artifact(path) or looks_published(path):
                 _add(result, path)
                 continue
             entries = sorted(path.iterdir())
@@ -109,7 +113,9 @@ def _is_artifact(path: Path) -> bool:
 
 
 def _fingerprint(path: Path) -> Fingerprint | None:
-    """Returns a model's fingerprint, or None for a folder that is not an artifact. Raises `_Unusable` and `OSError`."""
+    """Returns a model's fingerprint, or None for a folder that is neither an artifact nor a published model. Raises
+    `_Unusable` and `OSError`.
+    """
     try:
         path.name.encode()
     except UnicodeEncodeError:
@@ -117,9 +123,12 @@ def _fingerprint(path: Path) -> Fingerprint | None:
     mode = path.stat().st_mode
     files = [path]
     if stat.S_ISDIR(mode):
-        if not _is_artifact(path):
+        if looks_published(path):
+            files = _files_of(path)
+        elif _is_artifact(path):
+            files = [path / "index.json"]
+        else:
             return None
-        files = [path / "index.json"]
     elif not stat.S_ISREG(mode):
         raise _Unusable(f"it is {_SPECIAL.get(stat.S_IFMT(mode), 'a special file')}, not a model file")
     elif is_symbol(path):
@@ -128,8 +137,18 @@ def _fingerprint(path: Path) -> Fingerprint | None:
         files += [path.with_suffix(WEIGHTS_SUFFIX)]
     elif path.suffix == ".onnx":
         files += _beside(path, f"{path.name}.", f"{path.name}_")
-    statuses = [(file.name, file.stat()) for file in files]
+    statuses = [(str(file.relative_to(path.parent)), file.stat()) for file in files]
     return tuple((name, status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses)
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Returns the files of a published model. Raises `_Unusable` if it has no variant that Octet reads."""
+    try:
+        folder = Folder(path)
+        choose(folder, None, None)
+    except InvalidInput as error:
+        raise _Unusable(f"{error.message}; {error.hint}") from None
+    return [path / name for name in folder.names]
 
 
 def _beside(path: Path, *beginnings: str) -> list[Path]:

@@ -1,19 +1,25 @@
-"""Extracts the file from a `multipart/form-data` body as it arrives, without storing it elsewhere first."""
+"""Extracts the file from a `multipart/form-data` body as it arrives, without storing it elsewhere first. The fields
+`files` are the files of a folder, which are packed into a zip archive.
+"""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.core.errors import InvalidInput
+from service.core.printable import printable
 
 if TYPE_CHECKING:  # exists only for type checkers
     from python_multipart.multipart import MultipartCallbacks
 
 _HINT = "send one file, as curl -F file=@FILE does; name, target and numerics are query parameters"
+_FOLDER_FIELD = b"files"
+_MOST_FILES, _LONGEST_NAME = 10_000, 1 << 10
 
 
 def is_form(content_type: str) -> bool:
@@ -21,10 +27,11 @@ def is_form(content_type: str) -> bool:
 
 
 async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIterator[bytes]:
-    """Yields the bytes of the only file part.
+    """Yields the bytes of the only file part; or of a zip archive of the files of a folder. These are the fields
+    `files`, whose file names are relative to the folder.
 
     Raises:
-        InvalidInput: the body is malformed or incomplete, or contains anything but one file.
+        InvalidInput: the body is malformed or incomplete, or contains anything but one file or the files of a folder.
     """
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
@@ -38,19 +45,27 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
                 yield data
     except FormParserError as error:
         raise InvalidInput(f"the multipart body is malformed: {error}", hint=_HINT) from error
+    finally:
+        part.close()
     if not part.ended:
         raise InvalidInput("the multipart body is cut short", hint=_HINT)
     if not part.files:
         raise InvalidInput("the multipart body contains no file", hint=_HINT)
+    if data := part.take():
+        yield data
 
 
 class _OnlyFile:
-    """Receives the parser's callbacks. Refuses fields and a second file, and buffers the file's bytes for `take`."""
+    """Receives the parser's callbacks. Refuses fields and a second file that is not in a folder, and buffers the bytes
+    for `take`.
+    """
 
     def __init__(self) -> None:
         self.files, self.ended = 0, False
-        self._name, self._value, self._has_filename = bytearray(), bytearray(), False
+        self._name, self._value = bytearray(), bytearray()
+        self._field, self._file_name = b"", b""
         self._data = bytearray()
+        self._archive: _Packer | None = None
 
     def take(self) -> bytes:
         data = bytes(self._data)
@@ -64,25 +79,101 @@ class _OnlyFile:
             "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
             "on_header_end": self._end_header,
             "on_headers_finished": self._end_headers,
-            "on_part_data": lambda data, start, end: self._data.extend(data[start:end]),
+            "on_part_data": self._add_data,
+            "on_part_end": self._end_part,
             "on_end": self._end,
         }
 
+    def close(self) -> None:
+        """Completes the archive, if there is one, also after an error."""
+        if self._archive is not None:
+            self._archive.end_file()
+            self._data += self._archive.finish()
+
     def _begin(self) -> None:
-        self._has_filename = False
+        self._field, self._file_name = b"", b""
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        if self._archive is None:
+            self._data += data[start:end]
+        else:
+            self._archive.write(data[start:end])
+            self._data += self._archive.take()
+
+    def _end_part(self) -> None:
+        if self._archive is not None:
+            self._archive.end_file()
 
     def _end_header(self) -> None:
         if self._name.lower() == b"content-disposition":
-            self._has_filename = b"filename" in parse_options_header(bytes(self._value))[1]
+            options = parse_options_header(bytes(self._value))[1]
+            self._field, self._file_name = options.get(b"name", b""), options.get(b"filename", b"")
         self._name.clear()
         self._value.clear()
 
     def _end_headers(self) -> None:
-        if not self._has_filename:
+        if not self._file_name:
             raise InvalidInput("a field of the multipart body is not a file", hint=_HINT)
         self.files += 1
-        if self.files > 1:
-            raise InvalidInput("the multipart body contains more than one file", hint=_HINT)
+        if self._field == _FOLDER_FIELD and (self.files == 1 or self._archive is not None):
+            self._archive = self._archive or _Packer()
+            self._archive.begin_file(self._file_name)
+        elif self.files > 1:
+            raise InvalidInput(
+                "the multipart body contains more than one file",
+                hint="send the files of a folder as fields called files, with names like onnx/model.onnx",
+            )
 
     def _end(self) -> None:
         self.ended = True
+
+
+class _Packer:
+    """Packs files into a zip archive whose bytes are taken while it is written."""
+
+    def __init__(self) -> None:
+        self._written, self._names = bytearray(), set[str]()
+        self._archive = zipfile.ZipFile(cast(IO[bytes], _Appender(self._written)), "w", zipfile.ZIP_STORED)
+        self._file: IO[bytes] | None = None
+
+    def begin_file(self, raw: bytes) -> None:
+        """Begins a file. Raises `InvalidInput` if its name is not one of a file in a folder, or is there already."""
+        name = raw.decode("utf-8", "replace").removeprefix("./")
+        if name in self._names or len(self._names) >= _MOST_FILES:
+            raise InvalidInput(f"the multipart body contains {printable(name)} twice, or more than {_MOST_FILES} files")
+        if len(name) > _LONGEST_NAME or not name.isprintable() or {"", ".", ".."} & {*name.split("/")}:
+            raise InvalidInput(f"{printable(name[:_LONGEST_NAME])!r} is not the name of a file in a folder", hint=_HINT)
+        self._names.add(name)
+        self._file = self._archive.open(zipfile.ZipInfo(name), "w", force_zip64=True)
+
+    def write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+
+    def end_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def take(self) -> bytes:
+        data = bytes(self._written)
+        self._written.clear()
+        return data
+
+    def finish(self) -> bytes:
+        self._archive.close()
+        return self.take()
+
+
+class _Appender:
+    """The two methods of a file that `zipfile` needs to write without seeking."""
+
+    def __init__(self, target: bytearray) -> None:
+        self._target = target
+
+    def write(self, data: bytes, /) -> int:
+        self._target += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Does nothing, because nothing is buffered."""

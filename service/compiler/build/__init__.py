@@ -14,6 +14,7 @@ between the children, and loads no TVM.
 - `object_cache`: the object files of kernels, shared by all builds.
 - `results`: a cache of the results of children.
 - `inspection`: reads the facts and the graph of a model file without compiling it.
+- `folders`: reads the folder of a published model.
 - `received`: verifies and publishes artifacts that were compiled elsewhere.
 - `artifact_archive`: reads the documents in an artifact archive.
 """

@@ -7,6 +7,7 @@ reads its request. The parent process does not trust anything that a child retur
 - `zygote`: a process that has imported the compiler, and forks children on request.
 - `forked`: children that are forks of the current process.
 - `locked`: runs an artifact in a child that can only compute.
+- `folder_roles`: read the folder of a published model.
 - `roles`: import, inspect, build a model, compile a kernel, and compute the expected outputs with the oracle.
 - `checking_roles`: verify and time an artifact, and run the source framework.
 - `running_roles`: the roles for `octet run`, `octet bench` and `octet explain`.

@@ -44,6 +44,7 @@ ROLES: Mapping[str, str] = {
     "kernel": "service.compiler.children.roles:kernel_role",
     "oracle": "service.compiler.children.roles:oracle_role",
     "padding": "service.compiler.children.roles:padding_role",
+    "folder": "service.compiler.children.folder_roles:folder_role",
     "dialects": "service.compiler.children.dialect_roles:dialects_role",
     "reference": "service.compiler.children.checking_roles:reference_role",
     "time": "service.compiler.children.checking_roles:time_role",

@@ -18,6 +18,7 @@ _MOST_RECORDS = 1 << 16
 _LONGEST_NAME = 1 << 10
 _LARGEST_DEFLATED_BYTES = 1 << 25  # the limit for one record; compressed records contain code and JSON
 _MOST_DEFLATED_BYTES = 1 << 27  # the limit for all records together
+_CHUNK_BYTES = 1 << 20
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -96,6 +97,27 @@ class Archive:
         if len(data) != info.file_size:
             _malformed(f"declares {info.file_size} bytes for {_quoted(name)}, which has another size")
         return data
+
+    def unpack(self, name: str, target: Path) -> None:
+        """Writes a record to the file `target`, which must not exist.
+
+        Raises:
+            MalformedModel: the record does not exist, or is damaged.
+        """
+        if name not in self._records:
+            _malformed(f"does not contain the record {_quoted(name)}")
+        info, size_bytes = self._records[name], 0
+        try:
+            with self._zip.open(info) as record, target.open("xb") as file:
+                while chunk := record.read(_CHUNK_BYTES):
+                    size_bytes += len(chunk)
+                    if size_bytes > info.file_size:
+                        break
+                    file.write(chunk)
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as exc:
+            raise MalformedModel(f"the record {_quoted(name)} of the archive is damaged: {exc}") from exc
+        if size_bytes != info.file_size:
+            _malformed(f"declares {info.file_size} bytes for {_quoted(name)}, which has another size")
 
     def text(self, name: str) -> str:
         """Returns a record as UTF-8 text.

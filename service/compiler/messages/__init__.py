@@ -7,6 +7,7 @@ taken over the child that read the file. Therefore, reading a message checks the
 - `role`: a role of a child, with the types of its request and of its result.
 - `files`: the names of files.
 - `building`: importing, inspecting and building a model.
+- `published`: reading the folder of a published model.
 - `checking`: expected outputs, verification and measurements.
 - `running`: `octet run`, `octet bench` and `octet explain`.
 - `observing`: measuring models for quantization.

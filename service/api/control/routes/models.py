@@ -14,12 +14,12 @@ from service.api.access.tenants import tenant
 from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute, LabelsRoute
+from service.api.control.folder_uploads import Unpacked, is_folder, unpack
 from service.api.control.room import check_room, check_source
 from service.api.injected import ServicesOf
 from service.api.services import Services
 from service.compiler.importers.detect import detect_format, format_of
 from service.core.artifacts.artifact import Report
-from service.core.builds.build import Build
 from service.core.builds.fixed import check_fixed, parse_fixed
 from service.core.builds.numerics import parse_mode
 from service.core.builds.options import (
@@ -31,9 +31,12 @@ from service.core.builds.options import (
     with_sizes,
 )
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound
-from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_numbers
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize, parse_numbers
 from service.core.models.model import ModelVersion
+from service.core.models.task import Task
+from service.core.models.text import MAX_TOKENS, TextProcessing, parse_pooling
+from service.core.target import Target
 from service.workers.inference.states import VersionStatus, version_statuses
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
@@ -111,12 +114,26 @@ async def push(
     layout: Annotated[
         Layout | None, Query(description="The layout of the picture input, if its shape does not show it.")
     ] = None,
+    variant: Annotated[
+        str,
+        Query(max_length=200, description="For a folder: the variant, such as `quantized`; the best one by default."),
+    ] = "",
+    task: Annotated[Task | None, Query(description="The task of the model.")] = None,
+    pooling: Annotated[
+        str, Query(max_length=100, description="How the vectors of the tokens become one vector, such as `mean`.")
+    ] = "",
+    normalize: Annotated[bool | None, Query(description="Whether each embedding is normalized.")] = None,
+    max_length: Annotated[int | None, Query(ge=1, le=MAX_TOKENS, description="The maximum number of tokens.")] = None,
     source: Annotated[
         str | None,
         Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored blob to use instead of a body."),
     ] = None,
 ) -> wire.Build:
     """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
+
+    It may also be the folder of a published model: a zip archive (`curl -T model.zip`), or a form with its files as
+    fields `files` (`curl -F files=@config.json -F 'files=@onnx/model.onnx;filename=onnx/model.onnx'`). The best variant
+    for the target is then built, with the tokenizer, the labels and the preprocessing that the folder defines.
 
     A different file under the same name becomes a new version. Pushing the same file again returns the existing
     version.
@@ -125,7 +142,10 @@ async def push(
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
     shapes, fixed = parse_open_shapes(input_shape), parse_fixed(fix)
     with_sizes(batches, shapes)  # raises an error before any part is stored
-    metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
+    ways = parse_pooling(pooling) if pooling else ()
+    text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
+    numbers = parse_numbers(mean), parse_numbers(std)
+    metadata = ModelMetadata(mean=numbers[0], std=numbers[1], resize=resize, layout=layout, task=task, text=text)
     resolved = submission.resolve_targets(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -134,18 +154,22 @@ async def push(
         check_room, services, tenant.get(), None, 0 if source or not declared.isdecimal() else int(declared)
     )
     digest = await source_of(request, services, source, detect_format)
-    size_bytes, format = await run_in_threadpool(_describe, services, digest)
 
-    def record() -> Build:
-        version = submission.add_version(services, name, digest, format, size_bytes)
-        if metadata:
-            submission.describe(services, name, version.number, metadata)
-        arguments = numerics, batches, tune_s, shapes, accept_differences, fixed
+    def record() -> wire.Build:
+        found = _source(services, digest, variant, resolved[0], pooling, max_length)
+        version = submission.add_version(services, name, found.source, found.format, found.size_bytes)
+        if described := metadata.over(found.metadata):
+            submission.describe(services, name, version.number, described)
+        opened = shapes or parse_open_shapes(found.found.input_shape if found.found else "")
+        arguments = numerics, batches, tune_s, opened, accept_differences, fixed
         build = submission.request_builds(services, version, resolved, *arguments)[0]
-        services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
-        return build
+        services.audit.note("push", model=name, version=version.number, source=found.source, build=build.id)
+        answer = views.answer_with_build(response, build, services.builds)
+        if found.found is None:
+            return answer
+        return answer.model_copy(update={"published": wire.PublishedFolder(**found.found.to_json())})
 
-    return await run_in_threadpool(lambda: views.answer_with_build(response, record(), services.builds))
+    return await run_in_threadpool(record)
 
 
 @router.get("", summary="List the models", response_model=wire.Models)
@@ -259,14 +283,24 @@ def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any
     return found
 
 
-def _describe(services: Services, source: Digest) -> tuple[int, str]:
-    """Returns the size and format of a stored file. Raises `NotFound` also for a damaged file, because the client can
-    repair the file by sending it again.
+def _source(
+    services: Services, source: Digest, variant: str, target: Target, pooling: str, max_length: int | None
+) -> Unpacked:
+    """Returns the model in a stored file, which may be the archive of a published model.
+
+    Raises:
+        NotFound: the file does not exist or is damaged. The client can repair a damaged file by sending it again.
+        InvalidInput: the file is not a folder, but the request names a variant.
+        OctetError: the file is not a model, or the folder cannot be read.
     """
     blobs = services.layout.blobs
     try:
         size_bytes = blobs.renew(source)  # protects the file from garbage collection until a version uses it
+        if is_folder(services, source):
+            return unpack(services, blobs.path(source), variant, target, pooling, max_length)
+        if variant:
+            raise InvalidInput("the file is not the folder of a published model", hint="leave out variant")
         with blobs.path(source).open("rb") as file:
-            return size_bytes, format_of(file)
+            return Unpacked(source, size_bytes, format_of(file), NOTHING, None)
     except CorruptBlob as error:
         raise NotFound(error.message, hint="send the file itself") from error

@@ -12,6 +12,7 @@ from service.api.control.wire.builds import (
     BuildOptions,
     BuildRequest,
     Builds,
+    PublishedFolder,
     QuantizedModel,
 )
 from service.api.control.wire.hosts import (
@@ -107,6 +108,7 @@ __all__ = [
     "Prediction",
     "Problem",
     "Promotion",
+    "PublishedFolder",
     "Quantization",
     "QuantizedModel",
     "Quarantine",

@@ -49,6 +49,21 @@ class AskedBy(Wire):
     version: int
 
 
+class PublishedFolder(Wire):
+    """What was found in the folder of a published model, and chosen."""
+
+    variant: str = Field(description="The chosen variant.")
+    file: str = Field(description="Its file in the folder.")
+    precision: str = Field(description="Its precision, by the convention of the file's name.")
+    size_bytes: int = Field(description="The size of the file and its external data.")
+    variants: list[str] = Field(description="The names of all variants.")
+    has_layers: bool = Field(description="True if layers after the model were added to its file.")
+    lacks_pooling: bool = Field(description="True if nothing defines how the vectors of the tokens become one vector.")
+    input_shape: str = Field(description="The shapes that the model is built for, unless the request has some.")
+    sources: list[str] = Field(description="The files that were read besides the model.")
+    ignored: list[str] = Field(description="The remaining files.")
+
+
 class Build(Wire):
     """The compilation of a model for a target in a numerics mode, and its progress."""
 
@@ -82,6 +97,9 @@ class Build(Wire):
     started_at: datetime | None
     finished_at: datetime | None
     links: BuildLinks
+    published: PublishedFolder | None = Field(
+        None, description="In the response to the upload of a published model's folder: what was found in it."
+    )
 
 
 class Builds(Wire):

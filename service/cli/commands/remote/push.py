@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,18 +55,19 @@ from service.cli.published import (
     Description,
     describe_artifact,
     describe_file,
-    document_of,
-    name_of,
-    read_folder,
-    shapes_for_texts,
-    show_description,
+    folder_query,
+    packed_folder,
+    show_folder,
     show_variants,
     target_of,
+    version_of,
 )
 from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
 from service.cli.reports import attached, is_verified, label, summary
 from service.cli.stages import StageView
-from service.compiler.importers.published.reading import is_published
+from service.compiler.importers.published.files import Folder
+from service.compiler.importers.published.reading import is_published, name_of
+from service.compiler.importers.published.variants import choose
 from service.compiler.importers.uploads import upload_of
 from service.core.builds.build import Stage
 from service.core.builds.fixed import parse_fixed
@@ -164,32 +166,26 @@ def push(
         ways = parse_pooling(pooling) if pooling else ()
         text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
         metadata = metadata_from(labels, mean, std, resize, layout, task, text)
-        name, published = name or (name_of(file) if is_folder else model_name_of(file)), None
+        name = name or (name_of(file) if is_folder else model_name_of(file))
         if is_folder:
-            at = target_of(client, target)
-            published, described = read_folder(file, variant, at, metadata, tokenizer)
-            show_description(output, published, described)
-            if not input_shape and (shapes := shapes_for_texts(published, described.metadata)):
-                input_shape = [shapes]
-                options["input_shape"] = shapes
-                output.note("one build for each number of tokens; shorter texts use the next larger build:")
-                output.note(f"--input-shape '{shapes}'")
-            file = published.file
+            folder = Folder(file)
+            chosen = choose(folder, variant, target_of(client, target))
+            given = options | accept | folder_query(chosen, text)
+            described, show = Description(metadata), partial(show_folder, output, client, name, folder)
+            with packed_folder(folder, chosen, tokenizer) as upload:
+                pushed = push_model(client, upload, name, target, numerics, output, given, detach, described, show)
+            input_shape = input_shape or list(filter(None, [pushed["published"].pop("input_shape")]))
         elif file.is_dir():
-            described = describe_artifact(file, metadata, tokenizer)
-        else:
-            described = describe_file(metadata, tokenizer)
-        if file.is_dir():
             from service.compiler.build.artifact_archive import archive_of
 
+            described = describe_artifact(file, metadata, tokenizer)
             with archive_of(file) as upload:
                 pushed = push_artifact(client, upload, name, output, detach, described, accept)
             _send_score(client, file, pushed["build"]["artifact"], output)
         else:
-            with upload_of(file, member, signature, published.addition if published else b"") as upload:
+            described = describe_file(metadata, tokenizer)
+            with upload_of(file, member, signature) as upload:
                 pushed = push_model(client, upload, name, target, numerics, output, options | accept, detach, described)
-        if published is not None:
-            pushed["published"] = document_of(published)
         if target == ALL:
             common = {
                 "numerics": numerics,
@@ -251,8 +247,12 @@ def push_model(
     options: Mapping[str, str] | None = None,
     detach: bool = False,
     described: Description = UNDESCRIBED,
+    on_uploaded: Callable[[dict[str, Any]], None] = lambda build: None,
 ) -> dict[str, Any]:
     """Pushes a model, follows the build to its end, and returns `{build, reports, cached, seconds}`.
+
+    Args:
+        on_uploaded: called with the response to the upload, which may be changed.
 
     Raises:
         OctetError: the server refused the file, or the build failed with this error.
@@ -261,7 +261,7 @@ def push_model(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push(file, name, target, numerics, on_sent, options)
 
-    return _push_and_follow(client, file, name, send, output, detach, described)
+    return _push_and_follow(client, file, name, send, output, detach, described, on_uploaded)
 
 
 def push_artifact(
@@ -294,7 +294,7 @@ def _follow_other_targets(
         options: the options that the builds have in common, in the API's form.
     """
     started_s = time.monotonic()
-    requested = client.request_builds(name, _version_of(first, name), [ALL], options)
+    requested = client.request_builds(name, version_of(first, name), [ALL], options)
     found: list[dict[str, Any]] = []
     for build in {each["target"]: each for each in reversed(requested)}.values():
         if build["id"] == first["id"]:
@@ -310,24 +310,28 @@ def _follow_other_targets(
 
 
 def _push_and_follow(
-    client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, described: Description
+    client: Client,
+    file: Path,
+    name: str,
+    send: Send,
+    output: Output,
+    detach: bool,
+    described: Description,
+    on_uploaded: Callable[[dict[str, Any]], None] = lambda build: None,
 ) -> dict[str, Any]:
     started_s = time.monotonic()
     build = upload_with_progress(file, send, output)
     if described.metadata:
-        client.describe(name, _version_of(build, name), described.metadata.to_json())
+        client.describe(name, version_of(build, name), described.metadata.to_json())
     if described.tokenizer:
-        client.put_tokenizer(name, _version_of(build, name), described.tokenizer)
+        client.put_tokenizer(name, version_of(build, name), described.tokenizer)
+    on_uploaded(build)
+    extra = {"published": build.pop("published")} if build.get("published") else {}
     cached = build["state"] in _BUILT
     if not (cached or detach):
         build = follow(client, build, output)
     reports = attached(client, build["artifact"]) if build["artifact"] else {}
-    return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s}
-
-
-def _version_of(build: dict[str, Any], name: str) -> int:
-    """Returns the version of the model `name` that uses the build; other models may share it."""
-    return next(int(each["version"]) for each in build["models"] if each["name"] == name)
+    return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s, **extra}
 
 
 def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from service.core.errors import InvalidInput
 from service.core.printable import printable
 
 MAX_JSON_BYTES = 16 << 20
-_MAX_FILES = 10_000
-_MAX_DEPTH = 4  # published models have their files at most two folders deep
+MAX_FILES = 10_000
+MAX_DEPTH = 4  # published models have their files at most two folders deep
 
 
 class Folder:
@@ -30,7 +30,7 @@ class Folder:
             InvalidInput: the folder contains too many files, or a symbolic link that leaves it.
         """
         self.root = root
-        self._boundary = _boundary(root)
+        self._boundary = boundary_of(root)
         self.names = sorted(self._walk())
 
     def __contains__(self, name: str) -> bool:
@@ -77,15 +77,15 @@ class Folder:
         for folder, subfolders, files in os.walk(self.root):
             relative = Path(folder).relative_to(self.root)
             subfolders[:] = [each for each in subfolders if not each.startswith(".")]
-            if len(relative.parts) >= _MAX_DEPTH:
+            if len(relative.parts) >= MAX_DEPTH:
                 subfolders.clear()
             for name in (*subfolders, *files):
                 if (path := Path(folder, name)).is_symlink():
                     self._check_link(path)
             found += [(relative / name).as_posix() for name in files if not name.startswith(".")]
-            if len(found) > _MAX_FILES:
+            if len(found) > MAX_FILES:
                 raise InvalidInput(
-                    f"{printable(str(self.root))} contains more than {_MAX_FILES} files",
+                    f"{printable(str(self.root))} contains more than {MAX_FILES} files",
                     hint="name the folder of one model",
                 )
         return [name for name in found if (self.root / name).is_file()]
@@ -105,7 +105,7 @@ def parse_json(data: bytes, name: str) -> Any:
         raise InvalidInput(f"{printable(name)} is not well-formed JSON: {error}") from error
 
 
-def _boundary(root: Path) -> Path:
+def boundary_of(root: Path) -> Path:
     """Returns the folder that symbolic links may not leave: `root`, or the whole model in the cache of huggingface_hub,
     where `snapshots/REVISION` consists of links to the files in `blobs`.
     """

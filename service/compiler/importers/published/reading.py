@@ -21,14 +21,17 @@ from service.compiler.importers.published.texts import (
     TOKENIZER_CONFIG,
     read_text_processing,
 )
-from service.compiler.importers.published.tokenizers import check_tokenizer, read_tokenizer
+from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer, read_tokenizer
 from service.compiler.importers.published.variants import Variant, choose, variants_in
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.metadata import ModelMetadata
+from service.core.models.model import model_name_of
 from service.core.models.task import Task
 from service.core.models.text import Pooling, Side, TextProcessing, TokenInput
 from service.core.target import Target
 
+MARKS = (CONFIG, MODULES, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG)  # files that only published models have
+_MOST_TOKENS = 512  # the largest bucket of a text model that is pushed without a shape
 _USED = (CONFIG, MODULES, PREPROCESSOR, SENTENCES_CONFIG, SPECIAL_TOKENS, TOKENIZER_CONFIG, *LENGTHS)
 
 
@@ -57,34 +60,47 @@ class Published:
     ignored: Sequence[str]
 
 
+def looks_published(folder: Path) -> bool:
+    """Returns true if a folder contains files that only published models have, and none of an artifact."""
+    return is_published(folder) and any((folder / name).is_file() for name in MARKS)
+
+
 def is_published(folder: Path) -> bool:
     """Returns true if a folder is not an artifact, so that `read_published` can read it."""
     return folder.is_dir() and not (folder / "oci-layout").exists()
 
 
+def name_of(folder: Path) -> str:
+    """Derives a model's name from the folder: `bge-small-en-v1.5`. The folder of a model in the cache of
+    huggingface_hub, `models--BAAI--bge-small-en-v1.5/snapshots/REVISION`, gives the same name.
+    """
+    resolved = folder.resolve()
+    cached = re.fullmatch(r"models--(?:.*--)?(.+)", resolved.parent.parent.name)
+    name = cached.group(1) if cached and resolved.parent.name == "snapshots" else resolved.name
+    return model_name_of(Path(f"{name}.folder"))
+
+
 def read_published(
-    root: Path,
+    folder: Folder,
     variant: str | None = None,
     target: Target | None = None,
-    tokenizer: Path | None = None,
     pooling: tuple[Pooling, ...] = (),
 ) -> Published:
     """Reads a folder.
 
     Args:
+        folder: the folder.
         variant: the variant to serve; None for the best (`variants.choose`).
         target: the target that the model will be compiled for, if it is determined.
-        tokenizer: the file of a tokenizer that replaces that of the folder.
         pooling: the pooling that replaces that of the folder.
 
     Raises:
         InvalidInput: the folder contains no model, no such variant, a damaged file, or a symbolic link that leaves it.
         Unsupported: the folder defines a step that Octet does not compute.
     """
-    folder = Folder(root)
     chosen = choose(folder, variant, target)
     file = folder.path(chosen.file)
-    data, origin = (tokenizer.read_bytes(), tokenizer.name) if tokenizer else read_tokenizer(folder)
+    data, origin = read_tokenizer(folder)
     members = check_tokenizer(data, origin) if data else {}
     outputs = _outputs(file)
     is_pooled = any(name == POOLED for name, _ in outputs) or (bool(outputs) and outputs[0][1] == 2)
@@ -100,7 +116,7 @@ def read_published(
     elif metadata.task is not None and metadata.task.is_about_text:
         metadata = replace(metadata, task=None)
     read = [name for name in folder.names if name in _USED or _is_step(name)]
-    sources = sorted({*read, *([origin] if data and not tokenizer else [])})
+    sources = sorted({*read, *([origin] if data else [])})
     variants = variants_in(folder)
     of_models = [name for name in folder.names if any(name.startswith(each.file) for each in variants)]
     ignored = sorted(set(folder.names) - set(sources) - set(of_models))
@@ -140,7 +156,18 @@ def lacks_pooling(published: Published, metadata: ModelMetadata) -> bool:
     return metadata.task is Task.EMBED and not metadata.text.pooling and rank == 3
 
 
-def open_inputs(file: Path) -> list[str]:
+def shapes_for_texts(published: Published, max_length: int | None) -> str:
+    """Returns the input shapes of a text model whose number of tokens is open: buckets of 16, 32, 64 … tokens up to
+    `max_length`, the maximum of the tokenizer. Returns an empty string for other models.
+    """
+    if not published.tokenizer or not (names := _open_inputs(published.file)):
+        return ""
+    longest = min(max_length or _MOST_TOKENS, _MOST_TOKENS)
+    sizes = [16 << power for power in range(longest.bit_length()) if 16 << power < longest] + [longest]
+    return ";".join(f"{name}=1x[{','.join(map(str, sizes))}]" for name in names)
+
+
+def _open_inputs(file: Path) -> list[str]:
     """Returns the names of an ONNX file's inputs `[batch, tokens]` whose number of tokens is open. Returns an empty
     list if another dimension is open, too: the sizes then do not follow from the number of tokens.
     """

@@ -17,7 +17,7 @@ from service.core.printable import printable
 from service.core.target import Target
 
 _SUFFIXES = (".onnx", ".tflite")
-_FOLDERS = ("", "onnx", "tflite")  # where publishers put model files
+FOLDERS = ("", "onnx", "tflite")  # where publishers put model files
 _STEM = "model"
 # The precision of a file, by the parts of its name. The first match counts.
 _PRECISIONS: Sequence[tuple[frozenset[str], str]] = (
@@ -74,7 +74,7 @@ class Variant:
 
 def variants_in(folder: Folder) -> list[Variant]:
     """Returns the variants in a folder, in the order of their names."""
-    return [_variant(folder, name) for name in folder.names if _is_model(name)]
+    return [_variant(folder, name) for name in folder.names if is_model(name)]
 
 
 def choose(folder: Folder, name: str | None, target: Target | None) -> Variant:
@@ -141,9 +141,10 @@ def _size_bytes(folder: Folder, file: str) -> int:
     return sum(folder.size_bytes(name) for name in folder.names if name == file or name.startswith(stems))
 
 
-def _is_model(name: str) -> bool:
+def is_model(name: str) -> bool:
+    """Returns true if a file of this name is a variant."""
     path = PurePosixPath(name)
-    return path.suffix in _SUFFIXES and str(path.parent).removeprefix(".") in _FOLDERS
+    return path.suffix in _SUFFIXES and str(path.parent).removeprefix(".") in FOLDERS
 
 
 def _listing(variants: Iterable[Variant]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from service.api.control.model_files import ModelFiles
 from service.core.errors import DatabaseBusy
+from service.core.models.text import Pooling
 from tests.support.control_plane import MODEL, ControlPlane, control_plane
+from tests.support.published_model import encoder, sentence_transformer, write
 
 OTHER = MODEL + b"!"
 ONNX = Path(__file__).parents[3] / "fixtures" / "onnx" / "bert.dynamic.onnx"
@@ -63,6 +66,23 @@ def test_each_file_is_a_model_of_its_name(plane: ControlPlane, folder: Path) -> 
     assert {build["model"] for build in plane.client.get("/api/v1/builds").json()["builds"]} == {"digits-v2", "other"}
     entry = plane.client.get("/api/v1/audit").json()["entries"][0]
     assert (entry["action"], entry["who"].split(":")[0]) == ("push", "local")
+
+
+def test_a_published_model_is_served_with_what_its_folder_defines(plane: ControlPlane, folder: Path) -> None:
+    model = folder / "bge-small-v1.5"
+    write(model, sentence_transformer() | {"onnx/model.onnx": encoder({"y": 3})})
+    for path in model.rglob("*"):
+        os.utime(path, (LONG_AGO, LONG_AGO))
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    assert served(plane)["bge-small-v1.5"] == [1]
+    text = plane.services.models.version("bge-small-v1.5", 1).metadata.text
+    assert (text.pooling, text.tokenizer is not None) == ((Pooling.MEAN,), True)
+    shapes = {str(each.options["input_shapes"]) for each in plane.services.builds.list(limit=50)[0]}
+    assert len(shapes) == 5  # 16, 32, 64, 128 and 256 tokens
+    shutil.rmtree(model)
+    follow(files)
+    assert "bge-small-v1.5" not in served(plane)
 
 
 def test_a_file_of_weights_belongs_to_its_model(plane: ControlPlane, folder: Path) -> None:

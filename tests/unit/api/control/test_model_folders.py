@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.api.control.model_folders import scan
+from tests.support.published_model import write
 
 NOBODY = 65534
 
@@ -50,6 +51,22 @@ def broken(folder: Path) -> dict[str, str]:
     assert folder / "good.tflite" in result.files
     assert (result.folders, result.unread) == ({folder}, {})
     return {os.fsencode(path.name).decode("latin-1"): reason for path, reason in result.broken.items()}
+
+
+def test_a_published_model_is_found_and_one_without_a_model_file_is_reported(folder: Path) -> None:
+    write(folder / "bge", {"config.json": {}, "onnx/model.onnx": b"x"})
+    write(folder / "weights", {"config.json": {}, "model.safetensors": b"x"})
+    (reason,) = broken(folder).values()
+    assert "contains no ONNX or TFLite file; optimum-cli export" in reason
+    assert folder / "bge" in scan([folder]).files
+    assert list(scan([folder / "bge"]).files) == [folder / "bge"]
+
+
+def test_a_change_of_any_file_of_a_published_model_is_noticed(folder: Path) -> None:
+    write(folder / "bge", {"config.json": {}, "onnx/model.onnx": b"x"})
+    before = scan([folder]).files[folder / "bge"]
+    write(folder / "bge", {"tokenizer.json": {}})
+    assert scan([folder]).files[folder / "bge"] != before
 
 
 def test_files_and_artifact_folders_are_found(folder: Path) -> None:

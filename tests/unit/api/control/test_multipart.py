@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
+import zipfile
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -70,3 +72,37 @@ def test_forms_are_recognized() -> None:
     assert is_form("Multipart/Form-Data; boundary=x")
     assert not is_form("application/x-www-form-urlencoded")
     assert not is_form("")
+
+
+def named(name: str, content: bytes) -> bytes:
+    return part(content, f'form-data; name="files"; filename="{name}"')
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(0, 400), max_size=6))
+def test_the_files_of_a_folder_become_an_archive(content: bytes, cuts: Sequence[int]) -> None:
+    content = content.replace(b"--XX", b"")
+    body = named("config.json", b"{}") + named("onnx/model.onnx", content) + b"--XX--\r\n"
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    data = read(*(body[start:end] for start, end in itertools.pairwise(edges)))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "config.json": b"{}",
+            "onnx/model.onnx": content,
+        }
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (named("a", b"") + named("a", b""), "twice"),
+        (named("../a", b""), "not the name of a file in a folder"),
+        (named("/a", b""), "not the name of a file in a folder"),
+        (named("x" * 2000, b""), "not the name of a file in a folder"),
+        (named("a", b"") + part(b"b"), "more than one file"),
+        (part(b"b") + named("a", b""), "more than one file"),
+        (named("a", b"") + part(b"x", 'form-data; name="files"'), "not a file"),
+    ],
+)
+def test_other_files_of_a_folder_are_refused(body: bytes, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        read(body + b"--XX--\r\n")

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
 from service.api.app import create_app
 from service.cli.app import app
+from service.compiler.importers.published.files import Folder
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.published_model import TOKENIZER, encoder, sentence_transformer, write
 from tests.support.uvicorn_thread import listening
@@ -66,6 +68,29 @@ def test_a_single_file_can_have_a_tokenizer(plane: ControlPlane, server: str, fo
     assert pushed.exit_code == 0, pushed.output
     text = plane.services.models.version("model", 1).metadata.text
     assert text.tokenizer_bytes == tokenizer.stat().st_size
+
+
+def test_a_given_tokenizer_replaces_that_of_the_folder(
+    plane: ControlPlane, server: str, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**TOKENIZER, "version": "2"}))
+    pushed = push(str(folder), "--tokenizer", str(other), "--server", server, "--detach")
+    assert pushed.exit_code == 0, pushed.output
+    stored = plane.services.models.version("bge-small-v1.5", 1).metadata.text.tokenizer
+    assert stored is not None
+    assert json.loads(plane.services.layout.blobs.read(stored))["version"] == "2"
+
+
+def test_curl_can_push_the_same_folder(plane: ControlPlane, server: str, folder: Path) -> None:
+    """A form with the folder's files gives what `octet push` gives."""
+    assert push(str(folder), "--server", server, "--name", "a", "--detach").exit_code == 0
+    files = [("files", (name, (folder / name).read_bytes())) for name in Folder(folder).names]
+    answer = httpx.post(f"{server}/api/v1/models", params={"name": "b"}, files=files)
+    assert answer.status_code in (200, 202), answer.text
+    assert answer.json()["published"]["variants"] == ["model", "int8"]
+    a, b = (plane.services.models.version(name, 1) for name in "ab")
+    assert (a.source, a.metadata) == (b.source, b.metadata)
 
 
 def test_the_variants_are_listed_without_a_server(folder: Path) -> None:

@@ -53,6 +53,6 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(files, "MAX_JSON_BYTES", 3)
     with pytest.raises(InvalidInput, match="more than 3 bytes"):
         folder.json("config.json")
-    monkeypatch.setattr(files, "_MAX_FILES", 1)
+    monkeypatch.setattr(files, "MAX_FILES", 1)
     with pytest.raises(InvalidInput, match="more than 1 files"):
         Folder(tmp_path)

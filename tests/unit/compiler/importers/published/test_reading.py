@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 
-from service.compiler.importers.published.reading import is_published, lacks_pooling, read_published
+from service.compiler.importers.published.files import Folder
+from service.compiler.importers.published.reading import (
+    is_published,
+    lacks_pooling,
+    name_of,
+    read_published,
+    shapes_for_texts,
+)
 from service.compiler.importers.uploads import upload_of
 from service.core.errors import Unsupported
 from service.core.models.task import Task
@@ -25,7 +33,7 @@ def test_a_folder_of_sentence_transformers_is_read(tmp_path: Path) -> None:
         "pytorch_model.bin": b"\x80",
     }
     write(tmp_path, sentence_transformer() | files)
-    found = read_published(tmp_path)
+    found = read_published(Folder(tmp_path))
     assert found.file == tmp_path / "onnx" / "model_quantized.onnx"
     assert (found.metadata.task, found.metadata.text.pooling) == (Task.EMBED, (Pooling.MEAN,))
     assert json.loads(found.tokenizer) == TOKENIZER
@@ -37,7 +45,7 @@ def test_a_folder_of_sentence_transformers_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outputs", [{"token_embeddings": 3, "sentence_embedding": 2}, {"sentence_embedding": 2}])
 def test_a_file_that_pools_itself_needs_no_pooling(tmp_path: Path, outputs: dict[str, int]) -> None:
     write(tmp_path, sentence_transformer(pooling_mode_max_tokens=True) | {"model.onnx": encoder(outputs)})
-    found = read_published(tmp_path)
+    found = read_published(Folder(tmp_path))
     assert found.metadata.text.pooling == ()
     assert found.metadata.text.output == ("sentence_embedding" if len(outputs) == 2 else "")
     assert not lacks_pooling(found, found.metadata)
@@ -46,22 +54,32 @@ def test_a_file_that_pools_itself_needs_no_pooling(tmp_path: Path, outputs: dict
 def test_a_folder_without_pooling_is_recognized(tmp_path: Path) -> None:
     model = encoder({"last_hidden_state": 3, "pooler_output": 2})
     write(tmp_path, {"config.json": BERT, "tokenizer.json": TOKENIZER, "model.onnx": model})
-    found = read_published(tmp_path)
+    found = read_published(Folder(tmp_path))
     assert found.metadata.task is Task.EMBED
     assert lacks_pooling(found, found.metadata)
 
 
-def test_a_given_tokenizer_replaces_that_of_the_folder(tmp_path: Path) -> None:
-    write(tmp_path / "model", {"config.json": BERT, "tokenizer.json": TOKENIZER, "model.onnx": encoder({"y": 3})})
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({**TOKENIZER, "version": "2"}))
-    found = read_published(tmp_path / "model", tokenizer=other)
-    assert json.loads(found.tokenizer)["version"] == "2"
+def test_the_folder_gives_the_name(tmp_path: Path) -> None:
+    assert name_of(tmp_path / "bge-small-en-v1.5") == "bge-small-en-v1.5"
+    assert name_of(tmp_path / "Deep Model") == "deep-model"
+
+
+def test_a_folder_in_the_cache_of_hugging_face_gives_the_model_s_name(tmp_path: Path) -> None:
+    cached = tmp_path / "models--BAAI--bge-small-en-v1.5" / "snapshots" / "5c38ec7c405ec4b44b94cc5a9bb96e735b38267a"
+    assert name_of(cached) == "bge-small-en-v1.5"
+
+
+def test_a_text_model_is_built_for_every_number_of_tokens_up_to_its_maximum(tmp_path: Path) -> None:
+    model = Path(__file__).parents[4] / "fixtures" / "lengths" / "bert.dynamic.onnx"
+    published = read_published(write(tmp_path, {"model.onnx": model.read_bytes(), "tokenizer.json": TOKENIZER}))
+    for longest, sizes in ((100, "16,32,64,100"), (64, "16,32,64"), (9, "9"), (None, "16,32,64,128,256,512")):
+        assert shapes_for_texts(published, longest) == f"input_ids=1x[{sizes}];attention_mask=1x[{sizes}]"
+    assert shapes_for_texts(replace(published, tokenizer=b""), 100) == ""
 
 
 def test_a_damaged_model_is_left_to_the_compiler(tmp_path: Path) -> None:
     write(tmp_path, {"model.onnx": b"\xff\xff", "config.json": {}})
-    assert read_published(tmp_path).metadata.task is None
+    assert read_published(Folder(tmp_path)).metadata.task is None
 
 
 def test_an_artifact_is_not_a_published_model(tmp_path: Path) -> None:
@@ -80,7 +98,7 @@ def test_dense_layers_are_added_to_the_file(tmp_path: Path) -> None:
     files["2_Dense/config.json"] = {"bias": False, "activation_function": "torch.nn.modules.activation.Tanh"}
     files["2_Dense/model.safetensors"] = safetensors({"linear.weight": np.eye(2, 8, dtype=np.float32)})
     write(tmp_path, files | {"model.onnx": model.build()})
-    found = read_published(tmp_path)
+    found = read_published(Folder(tmp_path))
     assert (found.metadata.text.output, found.metadata.text.pooling) == ("sentence_embedding", ())
     assert not lacks_pooling(found, found.metadata)
     assert "2_Dense/model.safetensors" in found.sources
@@ -97,4 +115,4 @@ def test_dense_layers_after_a_file_without_a_mask_are_refused(tmp_path: Path) ->
     files["2_Dense/model.safetensors"] = safetensors({"linear.weight": np.eye(2, 8, dtype=np.float32)})
     write(tmp_path, files | {"model.onnx": encoder({"y": 3})})
     with pytest.raises(Unsupported, match="no input attention_mask"):
-        read_published(tmp_path)
+        read_published(Folder(tmp_path))
