@@ -27,8 +27,8 @@ def is_form(content_type: str) -> bool:
 
 
 async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIterator[bytes]:
-    """Yields the bytes of the only file part; or of a zip archive of the files of a folder. These are the fields
-    `files`, whose file names are relative to the folder.
+    """Yields the bytes of the only file part. The files of a folder are yielded as a zip archive: the fields `files`,
+    whose file names are relative to the folder.
 
     Raises:
         InvalidInput: the body is malformed or incomplete, or contains anything but one file or the files of a folder.

@@ -37,7 +37,7 @@ class FolderRequest(Message):
 
 @dataclass(frozen=True)
 class Found(Message):
-    """What was found in a folder, and chosen.
+    """The contents of a folder, and the chosen variant.
 
     Attributes:
         variant, file, precision, size_bytes: the chosen variant (`variants.Variant`).

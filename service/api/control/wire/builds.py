@@ -50,7 +50,7 @@ class AskedBy(Wire):
 
 
 class PublishedFolder(Wire):
-    """What was found in the folder of a published model, and chosen."""
+    """The contents of a published model's folder, and the chosen variant."""
 
     variant: str = Field(description="The chosen variant.")
     file: str = Field(description="Its file in the folder.")
@@ -98,7 +98,7 @@ class Build(Wire):
     finished_at: datetime | None
     links: BuildLinks
     published: PublishedFolder | None = Field(
-        None, description="In the response to the upload of a published model's folder: what was found in it."
+        None, description="The contents of the folder, in the response to the upload of a published model."
     )
 
 
