@@ -78,6 +78,9 @@ ENVIRONMENTS = (
         ),
         making=True,
     ),
+    # The references for tokens. Release 5 builds the tokenizers of some classes itself, and release 4 none.
+    Environment("transformers", ("transformers==5.23.0", "numpy==2.4.6"), making=True),
+    Environment("transformers-4", ("transformers==4.57.6", "numpy==2.4.6"), making=True),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
 )
 

@@ -82,18 +82,24 @@ class Noted:
         operators: (operator, framework, numerics) -> the comparisons of models that contain the operator.
         schemes: (weights, activations, framework, target) -> the comparisons of compiled models.
         accuracies: (model, framework, numerics) -> the row of the table of accuracies; its last cell is the day.
+        tokenizers: (tokenizer, type of its model, reference) -> the number of texts, the number of texts with
+            different tokens, and the day.
     """
 
     operators: dict[tuple[str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))
     schemes: dict[tuple[str, str, str, str], Comparisons] = field(default_factory=lambda: defaultdict(Comparisons))
     accuracies: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    tokenizers: dict[tuple[str, str, str], tuple[int, int, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        members: dict[str, Any] = {
             "operators": [[*key, *_numbers(each)] for key, each in sorted(self.operators.items())],
             "schemes": [[*key, *_numbers(each)] for key, each in sorted(self.schemes.items())],
             "accuracies": [[*key, list(row)] for key, row in sorted(self.accuracies.items())],
         }
+        if self.tokenizers:
+            members["tokenizers"] = [[*key, *row] for key, row in sorted(self.tokenizers.items())]
+        return members
 
     @staticmethod
     def from_json(members: Mapping[str, Any]) -> Noted:
@@ -104,6 +110,8 @@ class Noted:
             noted.schemes[weights, activations, framework, target] = _comparisons(*numbers)
         for model, framework, numerics, row in members["accuracies"]:
             noted.accuracies[model, framework, numerics] = tuple(row)
+        for tokenizer, model_type, reference, texts, unequal, day in members.get("tokenizers", ()):
+            noted.tokenizers[tokenizer, model_type, reference] = texts, unequal, day
         return noted
 
 
@@ -147,6 +155,10 @@ class Ledger:
     def accuracies(self) -> dict[tuple[str, str, str], tuple[str, ...]]:
         return {key: row for noted in self.tests.values() for key, row in noted.accuracies.items()}
 
+    @property
+    def tokenizers(self) -> dict[tuple[str, str, str], tuple[int, int, str]]:
+        return {key: row for noted in self.tests.values() for key, row in noted.tokenizers.items()}
+
     def to_json(self) -> str:
         """Returns the record: one line for each test function."""
         lines = (f"{json.dumps(test)}: {json.dumps(noted.to_json())}" for test, noted in sorted(self.tests.items()))
@@ -187,6 +199,7 @@ def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Co
             operators={**first.operators, **last.operators},
             schemes={**first.schemes, **last.schemes},
             accuracies={**first.accuracies, **last.accuracies},
+            tokenizers={**first.tokenizers, **last.tokenizers},
         )
         if noted != Noted():
             after.tests[test] = noted
@@ -250,6 +263,11 @@ def note_accuracy(
     LEDGER.now.accuracies[model, source_format, numerics] = (str(len(ours)), *rates, agreement, equal, today())
 
 
+def note_tokens(tokenizer: str, model_type: str, reference: str, texts: int, unequal: int) -> None:
+    """Records that the tokens of `unequal` texts of `texts` differ from those of the reference."""
+    LEDGER.now.tokenizers[tokenizer, model_type, reference] = texts, unequal, today()
+
+
 def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[Array]]) -> tuple[int, int, float]:
     """Returns the number of values, the number of values that differ, and the largest difference.
 
@@ -292,7 +310,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def tables(ledger: Ledger) -> str:
-    """Returns the three tables as Markdown."""
+    """Returns the four tables as Markdown."""
     sections = [
         "# Conformance",
         "",
@@ -320,6 +338,19 @@ def tables(ledger: Ledger) -> str:
             [
                 [model, _TITLES[source_format], numerics, *row]
                 for (model, source_format, numerics), row in sorted(ledger.accuracies.items())
+            ],
+        ),
+        "",
+        "## Tokenizers",
+        "Random texts of all scripts, tokenized as by the preprocessing process and by transformers' AutoTokenizer. "
+        "Octet uses `tokenizer.json` as it is, and so does release 4 of transformers. Release 5 builds tokenizers of "
+        "some classes without the file's normalizer.",
+        "",
+        *_markdown(
+            ["tokenizer", "model", "reference", "texts", "texts with other tokens", DATE],
+            [
+                [*key, f"{texts:,}", f"{unequal:,}", day]
+                for key, (texts, unequal, day) in sorted(ledger.tokenizers.items())
             ],
         ),
     ]

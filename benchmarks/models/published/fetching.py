@@ -35,7 +35,7 @@ def fetch(package: Package, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     found = []
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(_command(package), cwd=scratch, check=True, capture_output=True, timeout=_LIMIT_S)
+        download(package.registry, package.name, Path(scratch))
         for archive in sorted(Path(scratch).iterdir()):
             found += _extract(archive, folder, Path(scratch))
     return found
@@ -44,17 +44,17 @@ def fetch(package: Package, folder: Path) -> list[Path]:
 def _extract(archive: Path, folder: Path, scratch: Path) -> list[Path]:
     """Extracts the model files in an archive and in the archives in it."""
     found = []
-    for number, (name, size, source) in enumerate(_members(archive)):
+    for number, (name, size, source) in enumerate(members_of(archive)):
         if size > _LARGEST_BYTES:
             continue
         if name.endswith((*SUFFIXES, _EXTERNAL)):
             target = folder / _flat(name)
-            _copy(source, target, size)
+            copy_member(source, target, size)
             found += [target] * name.endswith(SUFFIXES)
         elif name.endswith(_ARCHIVES) and archive.parent == scratch:
             inner = scratch / "inner" / f"{number}-{PurePosixPath(name).name}"
             inner.parent.mkdir(exist_ok=True)
-            _copy(source, inner, size)
+            copy_member(source, inner, size)
             found += _extract(inner, folder, scratch)
         elif name.endswith(_CHUNKED):
             found += _join_chunks(json.loads(source.read()), archive, folder)
@@ -65,7 +65,7 @@ def _join_chunks(resources: dict[str, Any], archive: Path, folder: Path) -> list
     """Joins the models of a package whose files are cut into chunks, as `@imgly/background-removal-data` lists them."""
     models = {name: each["chunks"] for name, each in resources.items() if name.startswith("/models/")}
     chunks = {each["hash"]: b"" for listed in models.values() for each in listed}
-    for name, size, source in _members(archive):
+    for name, size, source in members_of(archive):
         if PurePosixPath(name).name in chunks and size <= _LARGEST_BYTES:
             chunks[PurePosixPath(name).name] = source.read()
     found = []
@@ -75,13 +75,19 @@ def _join_chunks(resources: dict[str, Any], archive: Path, folder: Path) -> list
     return found
 
 
-def _command(package: Package) -> list[str]:
-    if package.registry == "npm":
-        return ["npm", "pack", "--silent", package.name]
-    return [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", package.name]
+def download(registry: str, package: str, folder: Path) -> None:
+    """Downloads the archive of a package of `pypi` or `npm` into `folder`.
+
+    Raises:
+        subprocess.CalledProcessError: the registry does not have the package, or cannot be reached.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", package]
+    if registry == "npm":
+        command = ["npm", "pack", "--silent", package]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_LIMIT_S)
 
 
-def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+def members_of(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Yields the name, the size and the content of each file in an archive."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
@@ -102,7 +108,8 @@ def _flat(name: str) -> str:
     return "/".join(part for part in PurePosixPath(name).parts[-2:] if part not in ("..", "/", "package"))
 
 
-def _copy(source: IO[bytes], target: Path, size: int) -> None:
+def copy_member(source: IO[bytes], target: Path, size: int) -> None:
+    """Copies a member of an archive, of at most `size` bytes, to `target`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
         left = size
