@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.harness.home import CHECKOUT
 from service.compiler.importers.published.files import Folder, parse_json
+from service.compiler.importers.published.modules import Steps
 from service.compiler.importers.published.texts import read_text_processing
 from service.compiler.importers.published.tokenizers import read_tokenizer
 from service.core.models.arrays import Array
@@ -50,7 +51,7 @@ class Local:
     def __init__(self, folder: Path) -> None:
         files = Folder(folder)
         data, _ = read_tokenizer(files)
-        found = read_text_processing(files, parse_json(data, "tokenizer.json"), is_pooled=True)
+        found = read_text_processing(files, parse_json(data, "tokenizer.json"), Steps())
         self.model_type: str = parse_json(data, "tokenizer.json")["model"].get("type", "BPE")
         self.processing: TextProcessing = replace(found, max_length=None, strips=None)
         self._tokenizers = {length: load_tokenizer(data, length) for length in (MAX_LENGTH, SHORT)}
