@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from service.compiler.importers.published.files import Folder
-from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_builder import OnnxBuilder, fixed, message, number
 
 TOKENIZER: Mapping[str, Any] = {
     "version": "1.0",
@@ -50,6 +50,16 @@ def safetensors(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
         data += values.tobytes()
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
+
+
+def sentencepiece(
+    pieces: Sequence[tuple[str, float, int]], unk_id: int, model_type: int = 1, *, byte_fallback: bool = False
+) -> bytes:
+    """Returns a SentencePiece model of pieces with their scores and types (1 normal, 2 unknown, 3 control)."""
+    encoded = b"".join(
+        message(1, message(1, text) + fixed(2, score) + number(3, type_)) for text, score, type_ in pieces
+    )
+    return encoded + message(2, number(3, model_type) + number(35, int(byte_fallback)) + number(40, unk_id))
 
 
 def sentence_transformer(**changes: Any) -> dict[str, Any]:

@@ -1,25 +1,25 @@
 """The tokenizer of a model: `tokenizer.json`, or one that is built from the files of an older format.
 
-BERT's `vocab.txt`, and RoBERTa's pair of `vocab.json` and `merges.txt`, define a tokenizer completely, together with
-`tokenizer_config.json`. A SentencePiece model does not: its conversion depends on the model's class, and transformers
-does it.
+BERT's `vocab.txt`, RoBERTa's pair of `vocab.json` and `merges.txt`, and SentencePiece models (`unigrams`) define a
+tokenizer, together with the class in `tokenizer_config.json`. Other classes are refused.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from service.compiler.importers.published.files import Folder, parse_json
 from service.compiler.importers.published.texts import SPECIAL_TOKENS, TOKENIZER_CONFIG
-from service.core.errors import InvalidInput, Unsupported
+from service.compiler.importers.published.unigrams import FILES, build_unigram
+from service.core.errors import InvalidInput, OctetError, Unsupported
 from service.core.models.text import MAX_TOKENIZER_BYTES
 from service.core.printable import printable
 
 TOKENIZER = "tokenizer.json"
-_SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 _HOW = (
     "python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')\" "
     "writes it"
@@ -38,29 +38,37 @@ def read_tokenizer(folder: Folder) -> tuple[bytes, str]:
         data = folder.read(TOKENIZER, MAX_TOKENIZER_BYTES)
         check_tokenizer(data, TOKENIZER)
         return data, TOKENIZER
+    for file in FILES:
+        if file in folder:
+            return _built(folder, file, partial(build_unigram, file=file)), file
     for files, classes, build in _OLD_FORMATS:
         if all(name in folder for name in files):
-            return _built(folder, files[0], classes, build), files[0]
-    old = next((name for name in _SENTENCEPIECE if name in folder), None)
-    if old is None:
-        return b"", ""
-    raise Unsupported(f"the folder contains {old}, but Octet reads tokenizer.json", hint=_HOW)
+            found = folder.json(TOKENIZER_CONFIG).get("tokenizer_class", classes[0])
+            if str(found).removesuffix("Fast") not in classes:
+                raise Unsupported(
+                    f"the folder contains {files[0]} of {printable(str(found))}, but Octet reads tokenizer.json",
+                    hint=_HOW,
+                )
+            return _built(folder, files[0], build), files[0]
+    return b"", ""
 
 
-def _built(folder: Folder, file: str, classes: Sequence[str], build: Callable[[Any, Folder], Any]) -> bytes:
+def _built(folder: Folder, file: str, build: Callable[[Any, Folder], Any]) -> bytes:
     """Returns the `tokenizer.json` of a tokenizer in an older format."""
-    found = folder.json(TOKENIZER_CONFIG).get("tokenizer_class", classes[0])
-    if found not in classes:
-        raise Unsupported(
-            f"the folder contains {file} of {printable(str(found))}, but Octet reads tokenizer.json", hint=_HOW
-        )
     if importlib.util.find_spec("tokenizers") is None:
         raise Unsupported(
             f"{file} is converted by the package tokenizers, which is not installed", hint="pip install tokenizers"
         )
     try:
         text: str = build(import_module("tokenizers"), folder).to_str()
-    except (TypeError, ValueError) as error:
+    except Unsupported as error:
+        error.hint = error.hint or _HOW
+        raise
+    except OctetError:
+        raise
+    except BaseException as error:  # a panic of Rust code is not an `Exception`
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
         raise InvalidInput(f"{file} does not define a tokenizer: {error}", hint=_HOW) from error
     return text.encode()
 
@@ -74,11 +82,12 @@ def check_tokenizer(data: bytes, name: str) -> Mapping[str, Any]:
 
 
 def _build_bert(package: Any, folder: Folder) -> Any:
-    """Returns the tokenizer that transformers' BertTokenizerFast builds from `vocab.txt`."""
+    """Returns the tokenizer that transformers' BertTokenizerFast, or MPNetTokenizerFast, builds from `vocab.txt`."""
     settings = _settings(folder)
+    is_mpnet = str(settings.get("tokenizer_class")).startswith("MPNet")
     lines = folder.read("vocab.txt", MAX_TOKENIZER_BYTES).decode("utf-8", "replace").removesuffix("\n").split("\n")
     vocabulary = {line.rstrip("\r"): index for index, line in enumerate(lines)}
-    names = _special_tokens(settings, _BERT_TOKENS, vocabulary)
+    names = _special_tokens(settings, _MPNET_TOKENS if is_mpnet else _BERT_TOKENS, vocabulary)
     tokenizer = package.Tokenizer(package.models.WordPiece(vocabulary, unk_token=names["unk_token"]))
     tokenizer.normalizer = package.normalizers.BertNormalizer(
         clean_text=True,
@@ -94,8 +103,20 @@ def _build_bert(package: Any, folder: Folder) -> Any:
         special_tokens=[(first, vocabulary[first]), (last, vocabulary[last])],
     )
     tokenizer.decoder = package.decoders.WordPiece(prefix="##")
-    tokenizer.add_special_tokens(list(names.values()))
+    if is_mpnet:
+        pairs = (last, vocabulary[last]), (first, vocabulary[first])
+        tokenizer.post_processor = package.processors.RobertaProcessing(
+            *pairs, trim_offsets=True, add_prefix_space=False
+        )
+    _add_special_tokens(package, tokenizer, names, strips=is_mpnet)
     return tokenizer
+
+
+def _add_special_tokens(package: Any, tokenizer: Any, names: Mapping[str, str], *, strips: bool) -> None:
+    """Adds the special tokens. If `strips`, white space before the mask token belongs to it."""
+    others = [name for purpose, name in names.items() if purpose != "mask_token"]
+    mask = package.AddedToken(names["mask_token"], lstrip=strips, normalized=False, special=True)
+    tokenizer.add_special_tokens([*others, mask])
 
 
 def _build_roberta(package: Any, folder: Folder) -> Any:
@@ -118,8 +139,7 @@ def _build_roberta(package: Any, folder: Folder) -> Any:
     tokenizer.post_processor = package.processors.RobertaProcessing(
         (last, vocabulary[last]), (first, vocabulary[first]), trim_offsets=True, add_prefix_space=spaced
     )
-    mask = names.pop("mask_token")
-    tokenizer.add_special_tokens([*names.values(), package.AddedToken(mask, lstrip=True, special=True)])
+    _add_special_tokens(package, tokenizer, names, strips=True)
     return tokenizer
 
 
@@ -148,6 +168,13 @@ _BERT_TOKENS: Mapping[str, str] = {
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
 }
+_MPNET_TOKENS: Mapping[str, str] = {
+    "unk_token": "[UNK]",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
 _ROBERTA_TOKENS: Mapping[str, str] = {
     "unk_token": "<unk>",
     "sep_token": "</s>",
@@ -159,8 +186,17 @@ _ROBERTA_TOKENS: Mapping[str, str] = {
 _OLD_FORMATS: Sequence[tuple[tuple[str, ...], tuple[str, ...], Callable[[Any, Folder], Any]]] = (
     (
         ("vocab.txt",),
-        ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
+        (
+            "BertTokenizer",
+            "ConvBertTokenizer",
+            "DistilBertTokenizer",
+            "ElectraTokenizer",
+            "LayoutLMTokenizer",
+            "MobileBertTokenizer",
+            "MPNetTokenizer",
+            "SqueezeBertTokenizer",
+        ),
         _build_bert,
     ),
-    (("vocab.json", "merges.txt"), ("RobertaTokenizer", "RobertaTokenizerFast", "LongformerTokenizer"), _build_roberta),
+    (("vocab.json", "merges.txt"), ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer"), _build_roberta),
 )

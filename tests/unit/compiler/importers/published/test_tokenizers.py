@@ -54,7 +54,7 @@ def test_the_vocabulary_of_roberta_becomes_a_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"spiece.model": b"\x0a"}, r"contains spiece\.model"),
+        ({"spiece.model": b"\x0a"}, r"contains spiece\.model of an unknown class"),
         ({"vocab.txt": "a", "tokenizer_config.json": {"tokenizer_class": "PhobertTokenizer"}}, "of PhobertTokenizer"),
     ],
 )
