@@ -135,7 +135,7 @@ InputShapeOption = Annotated[
         "--shape",
         metavar="[NAME=]N,C,H,W",
         help="The input's shape, if the file leaves it open. Several inputs: x=…;y=…, or the option for each. Several "
-        "sizes: 1x[16,32,64], or all sizes up to one: 1x..128.",
+        "sizes: 1x[16,32,64], or one build for all sizes up to a limit: 1x..128.",
         show_default=False,
     ),
 ]

@@ -63,6 +63,11 @@ class Target:
         return self.name
 
     @property
+    def binds(self) -> bool:
+        """True if code for the target accepts the length of inputs when it is called (`qnn.lengths`)."""
+        return self.device == "cpu"
+
+    @property
     def needs(self) -> str:
         """The features as text: all that a CPU needs, or the capabilities of which a GPU needs one, joined by "or"."""
         return (" " if self.device == "cpu" else " or ").join(sorted(self.features))

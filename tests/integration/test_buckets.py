@@ -137,6 +137,24 @@ def test_a_single_bucket_serves_shorter_inputs(tmp_path: Path) -> None:
         np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_a_range_is_one_build_for_every_length(kind: str, tmp_path: Path) -> None:
+    (digest,) = compiled(kind, tmp_path, [0, 16])
+    layout, model = OciLayout.open(tmp_path / "store"), runtime.load_model(tmp_path / "store")
+    assert [spec.shape for spec in (*model.signature.inputs, *model.signature.outputs)] == [
+        (1, -1),
+        (1, -1),
+        (1, -1, 16),
+    ]
+    assert padding(layout, digest)["bound"] is True
+    assert padding(layout, digest)["lengths"] == [1, 11, 12, 15]
+    reference = Reference(DATA / f"bert.{kind}.onnx", optimized=False)
+    for length in (16, 1, 2, 3, 5, 13):  # the longest first, so that memory contains its values
+        ids, mask = random_inputs(length, length)
+        (wanted,) = reference([ids, mask])
+        np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
+
+
 @pytest.mark.slow
 def test_artifacts_of_several_models_are_not_buckets_of_one(static: Path, tmp_path: Path) -> None:
     compiled("static", tmp_path, [4, 8])

@@ -14,6 +14,7 @@ from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import program_of
 from service.compiler.qnn.decompose import decompose
+from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import select
@@ -82,11 +83,12 @@ def build_selected(
     inputs: Sequence[Array],
     scratch: Path,
     library_of: Callable[[Mode], KernelLibrary] | None = None,
+    varying: Sequence[Axes] = (),
 ) -> tuple[Selection, Callable[[Sequence[Array]], list[Array]]]:
     """Compiles a module like `run_selected`. Returns the selection, and a function that computes the outputs for inputs
     with the shapes and types of `inputs`.
     """
-    lowered = lower(module, target, numerics, inputs, scratch, library_of)
+    lowered = lower(module, target, numerics, inputs, scratch, library_of, varying=varying)
     selection, config, library, layer = lowered.selection, lowered.config, lowered.library, lowered.constants
     if target.name in emulated.CPUS:
         paths = lowered.write_config()

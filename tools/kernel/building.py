@@ -21,6 +21,7 @@ from service.compiler.lowering.call_plan import call_plan
 from service.compiler.lowering.link import link
 from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import graph
+from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget, codegen_target
@@ -61,6 +62,7 @@ def lower(
     scratch: Path,
     library_of: Callable[[Mode], KernelLibrary] | None = None,
     extra: Sequence[Kernel] = (),
+    varying: Sequence[Axes] = (),
 ) -> Lowered:
     """Compiles and links a module.
 
@@ -69,10 +71,12 @@ def lower(
         scratch: the folder that the files are written to.
         library_of: a function that returns the kernel library for a mode; by default that of the target.
         extra: kernels that the module does not call, with their symbols in `facts`.
+        varying: for each input, the axes that have the length that the module's last parameter contains. Empty if the
+            inputs have one length.
     """
     mode, codegen_for = get_mode(numerics), codegen_target(target)
     kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
-    context = Context(mode, codegen_for, kernel_library)
+    context = Context(mode, codegen_for, kernel_library, varying=varying)
     module = PIPELINE.run(module, context)
     plain, library, layer = scratch / "plain.o", scratch / "library.so", scratch / "constants.bin"
     codegen.generate(module, codegen_for, plain)
@@ -82,7 +86,10 @@ def lower(
     link([plain, *compiled(kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
     slots = constants.write(context.constants, layer)
     launched = {symbol: each.launch for symbol, each in selection.kernels.items() if each.launch is not None}
-    plan = call_plan(module, slots, context.activations, launches=launched if codegen_for.cards else None)
+    longest = next((value.shape[axis] for value, axes in zip(inputs, varying, strict=False) for axis in axes), 0)
+    plan = call_plan(
+        module, slots, context.activations, launches=launched if codegen_for.cards else None, longest=longest
+    )
     results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
     signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))

@@ -18,7 +18,16 @@ from service.core.artifacts.artifact import ARCHIVE_FORMAT, Report
 from service.core.builds.build import Build, BuildInputs, BuildState
 from service.core.builds.fixed import Fixed, with_fixed
 from service.core.builds.numerics import DEFAULT_MODE, parse_mode
-from service.core.builds.options import OpenShapes, Shapes, with_acceptance, with_shapes, with_sizes, with_tuning
+from service.core.builds.options import (
+    OpenShapes,
+    Shapes,
+    batch_of,
+    bucket_index_of,
+    with_acceptance,
+    with_shapes,
+    with_sizes,
+    with_tuning,
+)
 from service.core.builds.quantization import QUANTIZE, QuantizationOptions
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
@@ -118,11 +127,15 @@ def request_builds(
             _request_artifact(services, version, targets, numerics, batches, tune_s, bool(shapes or fixed), accepts)
         ]
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
-    wanted = with_sizes(batches, shapes)
+    wanted = [(target, options) for target in targets for options in with_sizes(batches, shapes, binds=target.binds)]
+    # The builds of the smallest size come first, for all targets.
+    wanted.sort(key=lambda each: (batch_of(each[1]), bucket_index_of(each[1])))
     if tune_s is not None:
-        wanted += [with_tuning(options, tune_s) for options in wanted]
-    wanted = [with_acceptance(with_fixed(options, fixed), accepts) for options in wanted]
-    questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
+        wanted += [(target, with_tuning(options, tune_s)) for target, options in wanted]
+    questions = [
+        _inputs(version.source, target, mode, with_acceptance(with_fixed(options, fixed), accepts))
+        for target, options in wanted
+    ]
     builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
     _check_still_there(services, version)
     return builds

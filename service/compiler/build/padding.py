@@ -13,6 +13,7 @@ inputs are served only if all values of all outputs are equal. The outputs of th
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from typing import Any
 from service.compiler.build.steps import Steps
 from service.compiler.messages.checking import PADDING, PaddingRequest, Shorter
 from service.compiler.messages.files import MODULE_FILE, shorter_file
-from service.core.builds.options import Shapes, bucket_index_of, buckets_of, shapes_of
-from service.core.errors import BuildTimedOut, OctetError
+from service.core.builds.build import Stage
+from service.core.builds.options import Shapes, bucket_index_of, buckets_of, ranges_of, shapes_of
+from service.core.errors import BuildTimedOut, OctetError, Unsupported
 from service.core.models.buckets import common_length
 from service.core.models.signature import ModelSignature, TensorSpec
 
@@ -63,20 +65,37 @@ class Padding:
 
 
 def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
-    """Checks the bucket of this build. Returns None if the model does not have buckets.
+    """Checks the bucket of this build. Returns None if the model accepts one size only.
 
     Args:
         signature: the signature of the bucket, as the import child returned it.
+
+    Raises:
+        Unsupported: the build has to accept a range of lengths, but an operator depends on the length.
     """
     options = steps.request.options
-    buckets, position = buckets_of(options), bucket_index_of(options)
+    ranges, buckets = ranges_of(options), buckets_of(options)
+    if ranges:
+        padding = _checked(steps, signature, _in_range(signature, ranges), 0)
+        if not padding.exact:
+            raise Unsupported(
+                f"the model cannot accept inputs of any length up to a limit: {padding.text}",
+                stage=Stage.VERIFY,
+                hint="list the lengths instead, as in --input-shape 'input_ids=1x[16,32,64]'",
+            )
+        return padding
     if not buckets:
         return None
     varying = _varying(signature, buckets)
+    return _checked(steps, signature, varying, _previous_length(signature, buckets, bucket_index_of(options), varying))
+
+
+def _checked(steps: Steps, signature: ModelSignature, varying: Sequence[tuple[int, int]], previous: int) -> Padding:
+    """Checks lengths greater than `previous`."""
     length = common_length(signature, varying)
     if length is None:
         return Padding(False, "inputs are padded only if all sizes that vary are the same length")
-    lengths = _tried(_previous_length(signature, buckets, position, varying) + 1, length)
+    lengths = _tried(previous + 1, length)
     if not lengths:
         return Padding(False, "there is no length between the previous bucket and this one")
     try:
@@ -85,6 +104,15 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         raise
     except OctetError as error:  # the import of the model at another length failed
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
+
+
+def _in_range(signature: ModelSignature, ranges: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
+    """Returns an (index of the input, axis) for each dimension that has a range of sizes."""
+    return [
+        (index, axis)
+        for index, spec in enumerate(signature.inputs)
+        for axis in ranges.get(spec.name, ranges.get("", ()))
+    ]
 
 
 def _compare_padded(
@@ -98,8 +126,8 @@ def _compare_padded(
         modules.append(steps.output(within, MODULE_FILE))
         signatures.append(imported.signature)
     own, numerics = steps.output("import", MODULE_FILE), steps.request.numerics
-    can_bind = steps.request.target.device == "cpu"
-    request = PaddingRequest(own, signature, tuple(modules), tuple(signatures), numerics, can_bind)
+    binds = steps.request.target.binds
+    request = PaddingRequest(own, signature, tuple(modules), tuple(signatures), numerics, binds)
     result = steps.run(PADDING, request, readable=[own, *modules])
     if result.reason:
         return Padding(False, result.reason)
@@ -124,10 +152,13 @@ def _compare_padded(
 
 
 def _tried(shortest: int, longest: int) -> list[int]:
-    """Returns the lengths to compare: the shortest, the longest but one, and a prime number about halfway."""
+    """Returns the lengths to compare: the shortest, the longest but one, a prime number about halfway, and a random
+    one.
+    """
     middle = (shortest + longest) // 2
     primes = [each for each in range(middle, longest) if each > 1 and all(each % n for n in range(2, each))]
-    return sorted({each for each in (shortest, *primes[:1], longest - 1) if 0 < each < longest})
+    other = random.Random(longest).randint(shortest, longest)  # the same in each build, as builds can be repeated
+    return sorted({each for each in (shortest, *primes[:1], other, longest - 1) if 0 < each < longest})
 
 
 def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple[int, int]]:

@@ -140,9 +140,10 @@ def make(
     """
     padding = padding or Padding(False, "")
     states = len(signature.states)
-    built = steps.build(states, tiles, rank, module=padding.module, longest=padding.longest)
     if padding.exact:
         signature = accepting_shorter(signature, padding.shorter[0].signature)
+    varying = [spec.varies for spec in signature.inputs] if padding.longest else []
+    built = steps.build(states, tiles, rank, module=padding.module, longest=padding.longest, varying=varying)
     library = steps.link(kernel_objects(steps, built.kernels))
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)

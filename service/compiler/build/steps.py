@@ -192,6 +192,7 @@ class Steps:
         *,
         module: Path | None = None,
         longest: int = 0,
+        varying: Sequence[Sequence[int]] = (),
     ) -> BuildResult:
         """Builds the imported module: writes an object, the constants and the kernels' programs, and returns the call
         plan.
@@ -201,6 +202,7 @@ class Steps:
             tiles, rank: as in `kernels.choices`.
             module: the module to build instead of the imported one.
             longest: the greatest length of the inputs, if the last input of `module` is the length; else 0.
+            varying: for each other input, the axes that have this length.
         """
         module = module or self.output("import", MODULE_FILE)
         request = BuildRequest(
@@ -212,6 +214,7 @@ class Steps:
             rank,
             states,
             longest,
+            varying,
         )
         return self.run(BUILD, request, readable=[module])
 

@@ -256,7 +256,7 @@ def build_role(request: BuildRequest, report: Report) -> BuildResult:
     name, mode = parse_target(request.target), get_mode(request.numerics)
     target = codegen_target(name)
     choices = Choices(request.tiles, request.rank)
-    context = Context(mode, target, library_for(name, mode, choices), request.batch)
+    context = Context(mode, target, library_for(name, mode, choices), request.batch, request.varying)
     reporting = _report_stages(report)
     imported = _load_module(request.module)
     facts = {"target": name.name, "numerics": mode.name}
@@ -293,7 +293,7 @@ def _run_passes(module: tvm.IRModule, request: BuildRequest) -> object:
     """Runs the passes on `module` with the settings of the build."""
     name, mode = parse_target(request.target), get_mode(request.numerics)
     library = library_for(name, mode, Choices(request.tiles, request.rank))
-    return pipeline().run(module, Context(mode, codegen_target(name), library, request.batch))
+    return pipeline().run(module, Context(mode, codegen_target(name), library, request.batch, request.varying))
 
 
 @handles(KERNEL)

@@ -46,6 +46,8 @@ class Context:
         target: the target to compile for.
         library: the target's hand-written kernels; None if it has none.
         batch: the number of samples in a call.
+        varying: for each input, the axes that have the length that the last parameter of `main` contains. Empty if the
+            inputs have one length.
         model: the model with this batch, before it is simplified.
         simplified: maps each pass to the names of the tensors that it changed.
         selection: the selected kernels, and how each operator is computed.
@@ -57,6 +59,7 @@ class Context:
     target: CodegenTarget
     library: KernelLibrary | None
     batch: int = 1
+    varying: Sequence[Sequence[int]] = ()
     model: tvm.IRModule | None = None
     simplified: dict[str, list[str]] = field(default_factory=dict)
     selection: Selection | None = None
@@ -219,7 +222,7 @@ def _simplify(name: str) -> Run:
 
 
 def _select(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    context.selection = select(module, context.library)
+    context.selection = select(module, context.library, [tuple(axes) for axes in context.varying])
     return context.selection.module
 
 

@@ -107,6 +107,7 @@ class BuildRequest(Message):
         tiles, rank: explained in `kernels.choices`.
         states: the number of tensors that the model keeps between calls.
         longest: the greatest length of the inputs, if the module's last input is the length; else 0.
+        varying: for each other input, the axes that have this length; empty if `longest` is 0.
     """
 
     module: Path
@@ -117,6 +118,7 @@ class BuildRequest(Message):
     rank: int
     states: int
     longest: int = 0
+    varying: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ directly into the concatenated tensor if it needs no rescaling and begins at a b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import tvm
@@ -24,8 +24,10 @@ from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
+from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of
+from service.compiler.select.outputs import SCRATCH
 from service.compiler.select.plan import Plan, padded
 from service.compiler.select.recurrent import Recurrent
 from service.compiler.select.rows import in_regions
@@ -34,21 +36,28 @@ from service.compiler.select.tensors import Tensors
 from service.core.errors import InternalError
 
 
-def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
-    """Replaces operators of `module` by calls of the kernels in `library`."""
+def select(module: tvm.IRModule, library: KernelLibrary | None, varying: Sequence[Axes] = ()) -> Selection:
+    """Replaces operators of `module` by calls of the kernels in `library`.
+
+    Args:
+        varying: for each input, the axes that have the length that the last parameter contains. Empty if the inputs
+            have one length.
+    """
     if library is None:
         return Selection(module)
     refused: dict[str, str] = {}
     while True:
         try:
-            return _selected(module, library, refused)
+            return _selected(module, library, refused, varying)
         except _Refused as error:
             if error.name in refused:
                 raise InternalError(f"a kernel was refused twice: {error.reason}", tensor=error.name) from error
             refused[error.name] = error.reason
 
 
-def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str, str]) -> Selection:
+def _selected(
+    module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str, str], varying: Sequence[Axes]
+) -> Selection:
     """Selects kernels, except for the groups in `refused`, which maps the name of a group's output to the reason.
 
     Raises:
@@ -60,7 +69,7 @@ def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str
     model = Model(function, library.block)
     model.leave(regions)
     plan = Plan(model, library, regions, refused)
-    return _Emission(model, library, plan).run()
+    return _Emission(model, library, plan, varying).run()
 
 
 class _Refused(Exception):
@@ -88,9 +97,9 @@ def _making(op: str, tensor: str) -> Iterator[None]:
 class _Emission:
     """Writes the new function, binding by binding: calls kernels, and keeps the operators that no kernel computes."""
 
-    def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
+    def __init__(self, model: Model, library: KernelLibrary, plan: Plan, varying: Sequence[Axes]) -> None:
         self.model, self.library, self.plan = model, library, plan
-        self.tensors = Tensors(model, library, plan)
+        self.tensors = Tensors(model, library, plan, varying)
 
     def run(self) -> Selection:
         function = self.model.function
@@ -213,12 +222,18 @@ class _Emission:
                 operands.append(self.tensors.flat(var))
         outputs = [self._output(region, var) for var in region.outputs]
         made = self.library.rows(region, sources, outputs)
+        seen = self.tensors.outputs
+        described = [
+            seen.plain(v) if o.image is None else seen.image(v, o.image)
+            for v, o in zip(region.outputs, outputs, strict=True)
+        ]
         both = list(zip(region.outputs, outputs, strict=True))
         types = [relax.TensorType([output.access.size], output.access.dtype) for _, output in both]
         if made.memory:
             types.append(relax.TensorType([made.memory], "float32"))
+            described.append(SCRATCH)
         alone = types[0] if len(types) == 1 else types
-        written = self.tensors.emit(made.kernel, operands, region.name, region.operators, alone)
+        written = self.tensors.emit(made.kernel, operands, region.name, region.operators, alone, outputs=described)
         for index, (var, output) in enumerate(both):
             result = written if len(types) == 1 else self.tensors.builder.emit(relax.TupleGetItem(written, index))
             if output.image is None:

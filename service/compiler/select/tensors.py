@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from service.compiler.kernels.group import Group, KernelLibrary, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, laid_out
 from service.compiler.kernels.moves import Memory, Move
+from service.compiler.kernels.trimming import Written, trimmed
 from service.compiler.qnn import coverage, graph
+from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.operation import value_of
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of
+from service.compiler.select.outputs import Outputs
 from service.compiler.select.plan import Plan
 from service.compiler.select.selection import Selection
 
@@ -35,20 +39,29 @@ class Tensors:
         macs: the number of multiplications of each operator.
     """
 
-    def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
+    def __init__(self, model: Model, library: KernelLibrary, plan: Plan, varying: Sequence[Axes]) -> None:
+        """
+        Args:
+            varying: for each input, the axes that have the length that the last parameter contains. Empty if the inputs
+                have one length.
+        """
         self.model, self.library, self.plan = model, library, plan
         self.builder = relax.BlockBuilder()
         self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self.macs = coverage.macs_by_operator(model.function)
+        self.outputs = Outputs(model.function, varying)
+        self._length: relax.Expr | None = None
         self._plain: dict[relax.Var, relax.Expr] = {}
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
         # Maps a hidden state to (tensor of the hidden states of all steps, number of the step)
         self._rows: dict[relax.Var, tuple[relax.Var, int]] = {}
         # Maps a tensor that has other tensors in its memory to the variable of the memory after the last write
         self._shared: dict[relax.Var, relax.Var] = {}
+        self._functions: dict[tuple[str, tuple[Written, ...]], tirx.PrimFunc | None] = {}  # kernels without the rest
 
     def set_params(self, old: Sequence[relax.Var], new: Sequence[relax.Var]) -> None:
         """Sets the parameters of the new function."""
+        self._length = new[-1] if self.outputs.vary else None
         self._plain.update(zip(old, new, strict=True))
 
     def set_plain(self, var: relax.Var, expr: relax.Expr) -> None:
@@ -86,7 +99,8 @@ class Tensors:
             ):
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))
-                self._plain[var] = self.emit(kernel, operands, str(var.name), operators, out_type)
+                written = [self.outputs.plain(var)]
+                self._plain[var] = self.emit(kernel, operands, str(var.name), operators, out_type, outputs=written)
             else:  # the binding has not been emitted
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self.emit_plain(var, value)
@@ -117,7 +131,8 @@ class Tensors:
             kernel = self.library.pack(image, dtype, fill, entry.quantize, channels_first=entry.channels_first)
             flat = self.reshaped(self.plain(entry.source), [elements_of(root)])
             if packed:
-                self._images[root, packed] = self.emit(kernel, [flat], f"{root.name}_image", kind)
+                written = [self.outputs.image(root, image)]
+                self._images[root, packed] = self.emit(kernel, [flat], f"{root.name}_image", kind, outputs=written)
             else:
                 self.write(root, kernel, [flat], f"{root.name}_image", kind)
         return self._images[root, packed]
@@ -147,8 +162,10 @@ class Tensors:
 
     def emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> None:
         """Emits a call of `kernel`, which writes the output of `group` as a plain tensor."""
-        out_type = _shaped(group.output, str(group.output.ty.dtype))
-        self._plain[group.output] = self.emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
+        out_type, written = _shaped(group.output, str(group.output.ty.dtype)), [self.outputs.plain(group.output)]
+        self._plain[group.output] = self.emit(
+            kernel, operands, group.name, group.kind, out_type, macs=macs, outputs=written
+        )
 
     def write(
         self, root: relax.Var, kernel: Kernel, operands: Sequence[relax.Expr], name: str, kind: str, macs: int = 0
@@ -156,8 +173,8 @@ class Tensors:
         """Emits a kernel that writes `root` as an image, to its own memory or to the memory of a tensor that contains
         it.
         """
-        memory = self.plan.memory(root)
-        written = self.emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
+        memory, outputs = self.plan.memory(root), [self.outputs.image(root, self.plan.image(root, packed=False))]
+        written = self.emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory), outputs=outputs)
         self._images[root, False] = self._shared[memory] = written
 
     def emit(
@@ -170,8 +187,15 @@ class Tensors:
         *,
         macs: int = 0,
         into: relax.Var | None = None,
+        outputs: Sequence[Written] = (),
     ) -> relax.Var:
-        """Emits a call of `kernel`. The kernel writes to new memory, or to a part of the memory `into`."""
+        """Emits a call of `kernel`. The kernel writes to new memory, or to a part of the memory `into`.
+
+        Args:
+            outputs: the outputs, if parts of them need not be written.
+        """
+        if self._length is not None and (function := self._trimmed(kernel, len(operands), outputs)) is not None:
+            kernel, operands = replace(kernel, function=function), [*operands, self._length]
         self.selection.call(kernel, name, kind, macs)
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
@@ -181,6 +205,14 @@ class Tensors:
         position = len(arguments)
         call = relax.op.call_inplace_packed(kernel.symbol, *arguments, into, inplace_indices=position, ty_args=out_type)
         return self.builder.emit(call, name)
+
+    def _trimmed(self, kernel: Kernel, sources: int, outputs: Sequence[Written]) -> tirx.PrimFunc | None:
+        if not outputs or kernel.launch is not None:
+            return None
+        key = kernel.symbol, tuple(outputs)
+        if key not in self._functions:
+            self._functions[key] = trimmed(kernel.tensor_program, sources, kernel.constants, outputs)
+        return self._functions[key]
 
     def _row(self, var: relax.Var) -> relax.Expr:
         states, position = self._rows[var]
@@ -238,7 +270,8 @@ class Tensors:
         shown = self.plan.part(self.plan.image(image, packed=False), var)
         kernel = self.library.unpack(shown, dtype, channels_first=channels_first)
         kind = "unpack+permute" if channels_first else "unpack"
-        return self.emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, _shaped(var, dtype))
+        operands, written = [self._images[image, False]], [self.outputs.plain(var)]
+        return self.emit(kernel, operands, f"{var.name}_plain", kind, _shaped(var, dtype), outputs=written)
 
     def _unpacks(self, var: relax.Var) -> bool:
         """Returns true if a kernel converts an image to the `[N, C, H, W]` tensor `var`."""

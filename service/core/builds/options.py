@@ -14,7 +14,7 @@ from service.core.errors import InvalidInput
 
 MAX_BATCH = 256
 LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
-BATCH, INPUT_SHAPES, BUCKETS, TUNE = "batch", "input_shapes", "buckets", "tune_s"
+BATCH, INPUT_SHAPES, BUCKETS, RANGES, TUNE = "batch", "input_shapes", "buckets", "ranges", "tune_s"
 ACCEPT = "accept_differences"
 COUNTS = "counts"
 MAX_BUCKETS = 16
@@ -51,6 +51,11 @@ def buckets_of(options: Mapping[str, Any]) -> list[Shapes]:
     return [shapes_of({INPUT_SHAPES: each}) for each in options.get(BUCKETS, ())]
 
 
+def ranges_of(options: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Returns the axes along which the build accepts any size up to that of its shape, by the name of the input."""
+    return {str(name): [int(axis) for axis in axes] for name, axes in options.get(RANGES, {}).items()}
+
+
 def bucket_index_of(options: Mapping[str, Any]) -> int:
     """Returns the index of the bucket that the build compiles the model for; 0 if the model has no buckets."""
     buckets = buckets_of(options)
@@ -62,28 +67,58 @@ def with_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     return {INPUT_SHAPES: {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
 
 
-def with_sizes(batches: Sequence[int], shapes: OpenShapes) -> list[dict[str, Any]]:
+def with_sizes(batches: Sequence[int], shapes: OpenShapes, *, binds: bool = True) -> list[dict[str, Any]]:
     """Returns the options of all builds of one model: one for each batch size or bucket, the smallest first.
 
+    Args:
+        binds: true if the target accepts ranges of sizes. Otherwise the buckets of `ladder` replace them.
+
     Raises:
-        InvalidInput: both batch sizes and buckets are requested, or `shapes` is refused by `expanded`.
+        InvalidInput: both batch sizes and several sizes are requested, or `shapes` is refused by `expanded`.
     """
-    buckets = expanded(shapes)
-    if len(buckets) == 1:
+    ranges = {name: axes for name, shape in shapes.items() if (axes := _ranges(shape))}
+    buckets = expanded(shapes if binds else _without_ranges(shapes))
+    if ranges and tuple(batches) == (1,) and binds:
+        if len(buckets) != 1 or len({buckets[0][name][axis] for name, axes in ranges.items() for axis in axes}) != 1:
+            raise InvalidInput("the sizes that vary are not the same", hint="write the same range for all of them")
+        return [{**with_shapes(buckets[0]), RANGES: ranges}]
+    if len(buckets) == 1 and not (ranges and binds):
         return [{**with_batch(batch), **with_shapes(buckets[0])} for batch in batches]
     if tuple(batches) != (1,):
         raise InvalidInput("a model of several shapes takes one sample at a time", hint="leave out the batch sizes")
     return [{**with_shapes(each), BUCKETS: buckets} for each in buckets]
 
 
+def _ranges(shape: Sequence[int | Sequence[int]]) -> list[int]:
+    """Returns the axes of a shape that have a range of sizes."""
+    return [axis for axis, size in enumerate(shape) if not isinstance(size, int) and _is_range(size)]
+
+
+def _is_range(sizes: Sequence[int]) -> bool:
+    return len(sizes) == 2 and sizes[0] == 0
+
+
+def _without_ranges(shapes: OpenShapes) -> OpenShapes:
+    """Returns `shapes` with the buckets of `ladder` in place of ranges."""
+    return {
+        name: [ladder(size[1]) if not isinstance(size, int) and _is_range(size) else size for size in shape]
+        for name, shape in shapes.items()
+    }
+
+
 def expanded(shapes: OpenShapes) -> list[Shapes]:
     """Expands lists of sizes into buckets: `{"x": [1, [16, 32]]}` -> `[{"x": [1, 16]}, {"x": [1, 32]}]`.
 
-    The first bucket has the first size of every list, the second bucket the second size, and so on.
+    The first bucket has the first size of every list, the second bucket the second size, and so on. A range, which is
+    a list that begins with 0, becomes its largest size.
 
     Raises:
         InvalidInput: the lists differ in length, are too long, or are not ascending.
     """
+    shapes = {
+        name: [size[1] if not isinstance(size, int) and _is_range(size) else size for size in shape]
+        for name, shape in shapes.items()
+    }
     lists = [size for shape in shapes.values() for size in shape if not isinstance(size, int)]
     count = len(lists[0]) if lists else 1
     if any(len(each) != count for each in lists):
@@ -115,7 +150,7 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
     """Parses shapes such as `x=1,3,224,224;y=1x[16,32];z=1x..128`, and returns them by input name.
 
     The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size. Two dots
-    before a size make the buckets of `ladder`.
+    before a size make a range, which is returned as a list that begins with 0.
 
     Raises:
         InvalidInput: `text` is malformed.
@@ -134,12 +169,13 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
 
 def _size(text: str) -> int | list[int]:
     if text.startswith(".."):
-        return ladder(int(text[2:]))
+        return [0, int(text[2:])]
     return [int(each) for each in text[1:-1].split(",")] if text.startswith("[") else int(text)
 
 
 def ladder(longest: int) -> list[int]:
-    """Returns the buckets for all sizes up to `longest`: 8, 12, 16, 24, 32, 48 … and `longest` itself.
+    """Returns the buckets for all sizes up to `longest`, for targets that accept no ranges: 8, 12, 16, 24, 32, 48 …
+    and `longest` itself.
 
     So an input is padded by less than half of its size, if it is not very short. There are at most `MAX_BUCKETS`, the
     largest ones.
@@ -209,7 +245,7 @@ def with_counts(options: Mapping[str, Any]) -> dict[str, Any] | None:
     one build of a model counts.
     """
     is_variant = batch_of(options) > 1 or tune_s_of(options) is not None or counts_values(options)
-    if is_variant or BUCKETS in options:
+    if is_variant or BUCKETS in options or RANGES in options:
         return None
     return {**with_fixed(with_shapes(shapes_of(options)), fixed_of(options)), COUNTS: True}
 

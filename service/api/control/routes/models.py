@@ -96,7 +96,7 @@ async def push(
             max_length=1000,
             description="The shapes of inputs that the file leaves open (TorchScript): `1,3,224,224`, or by name, "
             "`x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each size. "
-            "`x=1x..128` stands for a list that covers all sizes up to 128.",
+            "`x=1x..128` stands for all sizes up to 128, for which there is one build.",
         ),
     ] = "",
     fix: wire.QueryFix = "",

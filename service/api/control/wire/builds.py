@@ -137,8 +137,9 @@ class BuildOptions(Wire):
         {},
         max_length=16,
         description="The shapes of inputs by name, if the file leaves them open (TorchScript). With a list of "
-        "sizes in place of a number, the model is built for each size.",
-        examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
+        "sizes in place of a number, the model is built for each size. A list of 0 and a size stands for all sizes up "
+        "to that size, for which there is one build.",
+        examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}, {"ids": [1, [0, 512]]}],
     )
     fixed_inputs: dict[str, list[bool | int | float]] = Field(
         {},

@@ -56,6 +56,7 @@ from service.core.builds.options import (
 )
 from service.core.digest import parse_digest
 from service.core.errors import InvalidInput
+from service.core.target import parse_target
 from service.core.verification.agreement import different_from, is_different
 from service.runtime.protocol import read_input
 
@@ -95,7 +96,9 @@ def compile(
         with upload_of(file, member, signature) as upload, StageView(output.progress) as view:
             made = [
                 compile_to(upload, output_dir, target, numerics, options, settings, view)
-                for options in _options(batch, tune, joined_shapes(input_shape), joined_values(fix), accept_differences)
+                for options in _options(
+                    target, batch, tune, joined_shapes(input_shape), joined_values(fix), accept_differences
+                )
             ]
             view.finish(time.monotonic())
         took_s, (digest, reports) = time.monotonic() - started_s, made[0]
@@ -116,12 +119,14 @@ def compile(
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
 
 
-def _options(batch: int, tune: str | None, input_shape: str, fix: str, accepts: bool) -> list[dict[str, Any]]:
+def _options(
+    target: str, batch: int, tune: str | None, input_shape: str, fix: str, accepts: bool
+) -> list[dict[str, Any]]:
     """Returns the build options for each size bucket, or for the only build."""
-    fixed = parse_fixed(fix)
+    fixed, binds = parse_fixed(fix), target == "host" or parse_target(target).binds
     found = [
         with_acceptance(with_fixed(options, fixed), accepts)
-        for options in with_sizes([batch], parse_open_shapes(input_shape))
+        for options in with_sizes([batch], parse_open_shapes(input_shape), binds=binds)
     ]
     return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
 

@@ -119,12 +119,16 @@ def _extreme(identity: Callable[[str], float], operator: Callable[..., relax.Exp
         value, dtype = site.args[0], str(site.call.args[0].ty.dtype)
         if others := sorted(reduced - set(along)):
             value = site.emit(operator(value, axis=others, keepdims=True))
+        shape, result = graph.shape_of(value), graph.shape_of(site.call)
+        if math.prod(shape) == shape[along[0]]:
+            # As one row, the elements beyond the length are filled by the kernel that reads them. The kernel that
+            # writes them need not compute them (`lengths.unread`).
+            value = site.emit(relax.op.reshape(value, [*(1 for _ in shape[1:]), shape[along[0]]]))
+            along = [rank - 1]
         for axis in along:
             value = site.fill(value, axis, identity(dtype))
-        made = operator(value, axis=along, keepdims=True)
-        if site.call.attrs.keepdims:
-            return made
-        return relax.op.reshape(site.emit(made), list(graph.shape_of(site.call)))
+        made = site.emit(operator(value, axis=along, keepdims=True))
+        return made if graph.shape_of(made) == result else relax.op.reshape(made, list(result))
 
     return rule
 

@@ -13,6 +13,7 @@ from service.core.builds.options import (
     parse_open_shapes,
     parse_shapes,
     parse_tune,
+    ranges_of,
     shapes_of,
     tune_s_of,
     with_batch,
@@ -151,12 +152,38 @@ def test_one_build_of_a_model_counts_its_values() -> None:
         assert with_counts(variant) is None
 
 
-def test_two_dots_stand_for_buckets_that_are_at_most_half_as_large_again() -> None:
-    assert parse_open_shapes("ids=1x..128") == {"ids": [1, [8, 12, 16, 24, 32, 48, 64, 96, 128]]}
-    assert parse_open_shapes("..100")[""] == [[8, 12, 16, 24, 32, 48, 64, 96, 100]]
-    assert parse_open_shapes("..5")[""] == [[5]]
-    (largest,) = parse_open_shapes("..8192")[""]
-    assert isinstance(largest, list)
-    assert (len(largest), largest[0], largest[-1]) == (16, 48, 8192)
+def test_two_dots_stand_for_one_build_for_all_sizes() -> None:
+    shapes = parse_open_shapes("ids=1x..128;mask=1x..128;x=1,4")
+    assert shapes == {"ids": [1, [0, 128]], "mask": [1, [0, 128]], "x": [1, 4]}
+    (options,) = with_sizes([1], shapes)
+    assert options == {
+        **with_shapes({"ids": [1, 128], "mask": [1, 128], "x": [1, 4]}),
+        "ranges": {"ids": [1], "mask": [1]},
+    }
+    assert ranges_of(options) == {"ids": [1], "mask": [1]}
+    assert buckets_of(options) == []
     with pytest.raises(InvalidInput):
         parse_open_shapes("1x..")
+
+
+def test_a_target_without_ranges_gets_buckets_that_are_at_most_half_as_large_again() -> None:
+    def sizes(text: str) -> list[int]:
+        found = with_sizes([1], parse_open_shapes(text), binds=False)
+        return [shapes_of(options)[""][-1] for options in found]
+
+    assert sizes("1x..128") == [8, 12, 16, 24, 32, 48, 64, 96, 128]
+    assert sizes("..100") == [8, 12, 16, 24, 32, 48, 64, 96, 100]
+    assert sizes("..5") == [5]
+    assert sizes("..8192")[0] == 48
+    assert len(sizes("..8192")) == 16
+
+
+@pytest.mark.parametrize("text", ["ids=1x..128;mask=1x..64", "ids=1x..128;mask=1x[64,128]"])
+def test_ranges_of_several_inputs_are_equal(text: str) -> None:
+    with pytest.raises(InvalidInput, match="not the same"):
+        with_sizes([1], parse_open_shapes(text))
+
+
+def test_a_range_takes_one_sample_at_a_time() -> None:
+    with pytest.raises(InvalidInput, match="one sample"):
+        with_sizes([1, 8], parse_open_shapes("1x..64"))

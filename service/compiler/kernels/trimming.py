@@ -1,0 +1,417 @@
+"""Makes a kernel leave out the elements beyond the length of the input, which nothing reads.
+
+A kernel computes whole tensors: its loops have constant extents. If an axis of its output has the length of the input,
+the iterations that only write elements beyond the length can be left out. Which ones these are is found by evaluating
+the offsets of all stores for all iterations, so it holds for every kernel, however it divides its work.
+
+Two changes are made:
+- A parallel loop whose iterations write ascending positions, once or several times over, runs only the first iterations
+  of each pass. So the threads share the remaining iterations equally.
+- In other loops, a condition is added around the body.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm import sym, tirx
+from tvm.ir import Call, TensorLoad
+
+from service.core.models.arrays import Array
+
+Integers = NDArray[np.int64]
+
+_FAR = 1 << 40  # a position that no store writes
+_MOST_POINTS = 1 << 22  # iterations of nested loops; larger kernels stay whole
+_PREFETCH = "llvm.prefetch"
+
+
+@dataclass(frozen=True)
+class Along:
+    """An axis of a flat tensor that has the length of the input.
+
+    Attributes:
+        stride: the number of elements from one position to the next.
+        extent: the number of positions.
+        origin: the offset of the first element.
+    """
+
+    stride: int
+    extent: int
+    origin: int = 0
+
+    def position(self, offset: Any) -> Any:
+        return (offset - self.origin) // self.stride % self.extent
+
+
+@dataclass(frozen=True)
+class Written:
+    """An output of a kernel.
+
+    Attributes:
+        axes: the axes along which elements beyond the length need not be written.
+        is_scratch: true for memory that only the kernel itself reads.
+    """
+
+    axes: tuple[Along, ...] = ()
+    is_scratch: bool = False
+
+
+def trimmed(
+    function: tirx.PrimFunc, sources: int, constants: Sequence[Array], outputs: Sequence[Written]
+) -> tirx.PrimFunc | None:
+    """Returns `function` without the iterations that only write elements beyond the length. It has another parameter,
+    after the sources: the length, `[1]` int32, from 1 to the extent of the axes. Returns None if no iteration can be
+    left out.
+
+    Args:
+        sources: the number of parameters before the constants.
+        constants: the values of the parameters between the sources and the outputs.
+        outputs: the last parameters, in order.
+    """
+    if not any(output.axes for output in outputs):
+        return None
+    parameters = list(function.params)
+    values = dict(zip(parameters[sources : sources + len(constants)], constants, strict=True))
+    written = dict(zip(parameters[sources + len(constants) :], outputs, strict=True))
+    memory = tirx.decl_buffer((1,), "int32", "length_", data_alignment=64)
+    length = tirx.Var("length", "int32")
+    walk = _Walk(parameters[:sources], values, written, length, _reads(function.body))
+    try:
+        body = walk.visit(function.body)
+    except _TooLarge:
+        return None
+    if not walk.is_changed:
+        return None
+    body = tirx.SeqStmt([tirx.Bind(length, tirx.BufferLoad(memory, [tirx.const(0, "int32")])), body])
+    made = tirx.PrimFunc([*parameters[:sources], memory, *parameters[sources:]], body)
+    for name, value in function.attrs.items():
+        made = made.with_attr(name, value)
+    return made
+
+
+class _TooLarge(Exception):
+    """The loops have too many iterations to be evaluated."""
+
+
+@dataclass
+class _Loop:
+    """A loop that is being evaluated. A *point* is an iteration of the loop in an iteration of each outer loop.
+
+    Attributes:
+        variable: the loop's variable.
+        parents: for each point, the index of the point of the next outer loop.
+        least: for each kind of axis, the smallest position that each point writes.
+        examples: for each kind of axis, the offset that is written first, as an expression of loop variables.
+        reads: the number of times that the body contains a load from each buffer.
+    """
+
+    parents: Integers
+    reads: Counter[tirx.Buffer]
+    least: dict[int, Integers] = field(default_factory=dict)
+    examples: dict[int, tuple[Along, tirx.PrimExpr]] = field(default_factory=dict)
+
+    def write(self, kind: int, points: Integers, positions: Integers) -> None:
+        least = self.least.setdefault(kind, np.full(len(self.parents), _FAR))
+        np.minimum.at(least, points, positions)
+
+
+class _Walk:
+    def __init__(
+        self,
+        sources: Sequence[tirx.Buffer],
+        constants: Mapping[tirx.Buffer, Array],
+        written: Mapping[tirx.Buffer, Written],
+        length: tirx.Var,
+        reads: Counter[tirx.Buffer],
+    ) -> None:
+        self._constants, self._written, self._length, self._reads = constants, written, length, reads
+        self._read_only = {*sources, *constants}
+        self._kinds = max(len(each.axes) for each in written.values())
+        self._loops: list[_Loop] = []
+        self._depths: dict[tirx.Buffer, int] = {}  # buffers of the kernel -> the number of loops around the allocation
+        self._numbers: dict[tirx.Var, Integers | None] = {}  # the values of variables by point; None if unknown
+        self._inlined: dict[tirx.Var, tirx.PrimExpr] = {}  # variables as expressions of loop variables
+        self._points = 1
+        self.is_changed = False
+
+    # -- statements
+
+    def visit(self, stmt: Any) -> Any:
+        """Evaluates the stores in `stmt`. Returns it without the iterations that are not needed."""
+        if isinstance(stmt, tirx.SeqStmt):
+            return tirx.SeqStmt([self.visit(each) for each in stmt.seq])
+        if isinstance(stmt, tirx.AttrStmt):
+            return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, self.visit(stmt.body))
+        if isinstance(stmt, tirx.For):
+            return self._loop(stmt)
+        if isinstance(stmt, tirx.IfThenElse):
+            otherwise = None if stmt.else_case is None else self.visit(stmt.else_case)
+            return tirx.IfThenElse(stmt.condition, self.visit(stmt.then_case), otherwise)
+        if isinstance(stmt, tirx.AllocBuffer):
+            self._depths[stmt.buffer] = len(self._loops)
+        elif isinstance(stmt, tirx.Bind):
+            self._bind(stmt.var, stmt.value)
+        elif isinstance(stmt, tirx.BufferStore):
+            self._store(stmt.buffer, stmt.indices[0])
+        elif isinstance(stmt, tirx.Evaluate):
+            self._evaluate(stmt.value)
+        else:
+            raise _TooLarge  # a statement that no kernel has
+        return stmt
+
+    def _bind(self, var: tirx.Var, value: tirx.PrimExpr) -> None:
+        is_integer = str(var.ty.dtype) in ("int32", "int64")
+        self._numbers[var] = self._number(value) if is_integer else None
+        if self._numbers[var] is not None:
+            self._inlined[var] = _replaced(value, self._inlined)
+
+    def _loop(self, stmt: tirx.For) -> tirx.For:
+        if not _writes(stmt.body, self._written):
+            self._skim(stmt)
+            return stmt
+        extents = self._number(stmt.extent)
+        if extents is None:
+            self._skim(stmt)
+            return stmt
+        points = int(extents.sum())
+        if points > _MOST_POINTS:
+            raise _TooLarge
+        parents = np.repeat(np.arange(self._points), extents)
+        begins = np.repeat(np.cumsum(extents) - extents, extents)
+        before, count = self._numbers, self._points
+        self._numbers = {var: None if each is None else each[parents] for var, each in before.items()}
+        self._numbers[stmt.loop_var] = np.arange(points) - begins
+        self._points = points
+        loop = _Loop(parents, _reads(stmt.body))
+        self._loops.append(loop)
+        body = self.visit(stmt.body)
+        made = self._trimmed(stmt, body, loop)
+        self._loops.pop()
+        self._numbers, self._points = before, count
+        return made
+
+    def _skim(self, stmt: Any) -> None:
+        """Notes the stores of a statement that is not changed. Their offsets are unknown."""
+
+        def allocate(node: tirx.AllocBuffer) -> None:
+            self._depths[node.buffer] = len(self._loops)
+
+        _walk(
+            stmt,
+            (tirx.AllocBuffer, allocate),
+            (tirx.BufferStore, lambda node: self._store(node.buffer, None)),
+            (tirx.Evaluate, lambda node: self._evaluate(node.value)),
+        )
+
+    def _evaluate(self, call: Any) -> None:
+        """An instruction may write to each address that it is given, unless it is a prefetch."""
+        if isinstance(call, Call) and _intrinsic(call) == _PREFETCH:
+            return
+
+        def note(node: TensorLoad) -> None:
+            if node.source not in self._read_only:
+                self._store(node.source, None)
+
+        _walk(call, (TensorLoad, note))
+
+    def _store(self, buffer: tirx.Buffer, offset: tirx.PrimExpr | None) -> None:
+        written = self._written.get(buffer)
+        depth = 0 if written is not None else self._depths[buffer]
+        if written is None or not written.axes:
+            if written is not None and written.is_scratch:
+                depth = self._scratch_depth(buffer)
+            # The loops inside the allocation cannot be changed along any axis: a later statement may read the element.
+            for kind in range(self._kinds):
+                self._note(kind, np.zeros(self._points, np.int64), depth)
+            return
+        numbers = None if offset is None else self._lanes(offset)
+        first = offset.base if isinstance(offset, tirx.Ramp) else offset
+        for kind in range(self._kinds):
+            if numbers is None or kind >= len(written.axes):
+                self._note(kind, np.zeros(self._points, np.int64), 0)
+                continue
+            along = written.axes[kind]
+            self._note(kind, along.position(numbers).min(axis=1), 0)
+            for loop in self._loops:
+                loop.examples.setdefault(kind, (along, _replaced(first, self._inlined)))
+
+    def _scratch_depth(self, buffer: tirx.Buffer) -> int:
+        """Returns the number of loops whose bodies contain all loads from scratch memory."""
+        return sum(loop.reads[buffer] == self._reads[buffer] for loop in self._loops)
+
+    def _note(self, kind: int, positions: Integers, depth: int) -> None:
+        """Adds positions that each point of the innermost loop writes, to all loops inside the first `depth` ones."""
+        points = np.arange(self._points)
+        for loop in reversed(self._loops[depth:]):
+            loop.write(kind, points, positions)
+            points = loop.parents[points]
+
+    # -- what is left of a loop
+
+    def _trimmed(self, stmt: tirx.For, body: Any, loop: _Loop) -> tirx.For:
+        for kind, least in loop.least.items():
+            if kind not in loop.examples or not _varies(least, loop.parents):
+                continue
+            ascending = _Ascending.of(least) if len(self._loops) == 1 else None
+            if ascending is not None and not ascending.more:
+                self.is_changed = True
+                return ascending.loop(stmt, body, self._length)
+            along, offset = loop.examples[kind]
+            inner = _loop_variables(body)
+            position = along.position(_replaced(offset, dict.fromkeys(inner, tirx.const(0, "int32"))))
+            simple = sym.Analyzer().simplify(position)
+            numbers = self._number(simple)
+            if numbers is not None and (numbers <= least).all():
+                self.is_changed = True
+                body = tirx.IfThenElse(simple < self._length, body, None)
+            if ascending is not None:
+                self.is_changed = True
+                return ascending.loop(stmt, body, self._length)
+        return _with_body(stmt, body)
+
+    # -- expressions
+
+    def _lanes(self, offset: tirx.PrimExpr) -> Integers | None:
+        """Returns the offsets that a store writes, `[points, lanes]`; None if they are unknown."""
+        if not isinstance(offset, tirx.Ramp):
+            numbers = self._number(offset)
+            return None if numbers is None else numbers[:, np.newaxis]
+        base, stride = self._number(offset.base), self._number(offset.stride)
+        if base is None or stride is None:
+            return None
+        return base[:, np.newaxis] + stride[:, np.newaxis] * np.arange(int(offset.lanes))
+
+    def _number(self, expr: Any) -> Integers | None:
+        """Returns the value of an integer expression for each point; None if it is unknown."""
+        if isinstance(expr, int | tirx.IntImm):
+            return np.full(self._points, int(expr), np.int64)
+        if isinstance(expr, tirx.Var):
+            return self._numbers.get(expr)
+        if isinstance(expr, TensorLoad):
+            return self._constant(expr)
+        if isinstance(expr, tirx.Cast):
+            return self._number(expr.value)
+        operation = _OPERATIONS.get(type(expr))
+        if operation is None:
+            return None
+        one, other = self._number(expr.a), self._number(expr.b)
+        return None if one is None or other is None else operation(one, other)
+
+    def _constant(self, load: TensorLoad) -> Integers | None:
+        values = self._constants.get(load.source)
+        places = None if values is None or values.dtype.kind not in "iu" else self._number(load.indices[0])
+        return None if values is None or places is None else values.reshape(-1)[places].astype(np.int64)
+
+
+_OPERATIONS: dict[type, Any] = {
+    tirx.Add: np.add,
+    tirx.Sub: np.subtract,
+    tirx.Mul: np.multiply,
+    tirx.FloorDiv: np.floor_divide,
+    tirx.FloorMod: np.mod,
+    tirx.Min: np.minimum,
+    tirx.Max: np.maximum,
+}
+
+
+@dataclass(frozen=True)
+class _Ascending:
+    """The iterations of a loop that write ascending positions, several times over.
+
+    Attributes:
+        period: the number of iterations of a pass.
+        run: the number of iterations that begin at the same position.
+        step: the number of positions from one run to the next.
+        more: the number of runs that are computed in addition, because the last one begins earlier.
+    """
+
+    period: int
+    run: int
+    step: int
+    more: int
+
+    @classmethod
+    def of(cls, least: Integers) -> _Ascending | None:
+        """Returns the pattern of the smallest positions that the iterations write; None if there is none."""
+        count = len(least)
+        for period in (each for each in range(2, count + 1) if count % each == 0):
+            first = least[:period]
+            if (first[1:] < first[:-1]).any() or (least.reshape(-1, period) != first).any():
+                continue
+            run = int((first == first[0]).sum())
+            if run == period or first[0] != 0:
+                continue
+            step, passed = int(first[run]), np.arange(period) // run
+            for more in range(3):
+                if (first >= step * (passed - more)).all():
+                    return cls(period, run, step, more)
+        return None
+
+    def loop(self, stmt: tirx.For, body: Any, length: tirx.Var) -> tirx.For:
+        """Returns the loop `stmt` with only the iterations that write positions below `length`."""
+        runs = tirx.floordiv(length + (self.step - 1), self.step) + self.more
+        needed = tirx.min(runs * self.run, self.period)
+        passes = int(stmt.extent) // self.period
+        number = tirx.Var(f"{stmt.loop_var.name}_", "int32")
+        if passes == 1:
+            return _with_body(stmt, body, extent=needed)
+        place = tirx.floordiv(number, needed) * self.period + tirx.floormod(number, needed)
+        inside = tirx.SeqStmt([tirx.Bind(stmt.loop_var, place), body])
+        return tirx.For(number, tirx.const(0, "int32"), needed * passes, stmt.kind, inside)
+
+
+def _with_body(stmt: tirx.For, body: Any, extent: Any = None) -> tirx.For:
+    return tirx.For(stmt.loop_var, stmt.min, stmt.extent if extent is None else extent, stmt.kind, body)
+
+
+def _varies(least: Integers, parents: Integers) -> bool:
+    """Returns true if iterations of one loop, in the same iteration of the outer loops, begin at several positions."""
+    lowest = np.full(int(parents.max(initial=0)) + 1, _FAR)
+    np.minimum.at(lowest, parents, least)
+    return bool((least != lowest[parents]).any())
+
+
+def _loop_variables(body: Any) -> list[tirx.Var]:
+    found: list[tirx.Var] = []
+    _walk(body, (tirx.For, lambda node: found.append(node.loop_var)))
+    return found
+
+
+def _writes(body: Any, written: Mapping[tirx.Buffer, Written]) -> bool:
+    """Returns true if `body` writes an output that is not scratch memory."""
+    stored: list[tirx.Buffer] = []
+    _walk(body, (tirx.BufferStore, lambda node: stored.append(node.buffer)))
+    return any(buffer in written and not written[buffer].is_scratch for buffer in stored)
+
+
+def _reads(body: Any) -> Counter[tirx.Buffer]:
+    loaded: list[tirx.Buffer] = []
+    _walk(body, (TensorLoad, lambda node: loaded.append(node.source)))
+    return Counter(loaded)
+
+
+def _walk(node: Any, *callbacks: tuple[type, Callable[[Any], None]]) -> None:
+    """Calls each callback with the nodes of its type, in the order of execution."""
+    tvm_ffi.structural_walk(node, callbacks)
+
+
+def _replaced(expr: tirx.PrimExpr, values: Mapping[tirx.Var, tirx.PrimExpr]) -> tirx.PrimExpr:
+    """Returns `expr` with variables replaced by their `values`."""
+    return tvm_ffi.structural_map(expr, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def _intrinsic(call: Call) -> str:
+    """Returns the name of the LLVM intrinsic that `call` names by its number; "" if it is another call."""
+    if call.op.name not in ("tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"):
+        return ""
+    number = call.args[0]
+    name = tvm.target.codegen.llvm_get_intrinsic_name(int(number)) if isinstance(number, tirx.IntImm) else ""
+    return str(name)

@@ -1,0 +1,47 @@
+"""Which elements of the tensors that kernels write are needed, if the length of the input is bound at a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tvm import relax
+
+from service.compiler.kernels.group import image_shape, shape_of
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.trimming import Along, Written
+from service.compiler.qnn.lengths.axes import Axes
+from service.compiler.qnn.lengths.unread import UnreadAxes
+
+SCRATCH = Written(is_scratch=True)
+
+
+class Outputs:
+    """Describes the outputs of kernels for `trimming`.
+
+    Attributes:
+        vary: true if the inputs may be shorter than the model was built for.
+    """
+
+    def __init__(self, function: relax.Function, varying: Sequence[Axes]) -> None:
+        """
+        Args:
+            varying: for each input, the axes that have the length of the input.
+        """
+        self.vary = bool(varying)
+        self._axes = UnreadAxes(function, varying)
+
+    def plain(self, var: relax.Var) -> Written:
+        """Returns the description of a plain tensor."""
+        shape = shape_of(var)
+        return Written(tuple(Along(math.prod(shape[axis + 1 :]), shape[axis]) for axis in self._axes.of(var)))
+
+    def image(self, root: relax.Var, image: Image) -> Written:
+        """Returns the description of a tensor that is stored as `image`."""
+        shape = image_shape(shape_of(root))
+        if image.halo or shape is None:
+            return Written()
+        strides = (image.image, image.row, image.pixel, 0)
+        places = {2: (0, 3), 3: (0, 1, 3), 4: (0, 1, 2, 3)}[len(shape_of(root))]
+        found = [places[axis] for axis in self._axes.of(root)]
+        return Written(tuple(Along(strides[at], shape[at], image.origin) for at in found if strides[at]))
