@@ -23,7 +23,7 @@ from service.compiler.build.steps import Steps
 from service.compiler.messages.checking import PADDING, PaddingRequest, Shorter
 from service.compiler.messages.files import MODULE_FILE, shorter_file
 from service.core.builds.build import Stage
-from service.core.builds.options import Shapes, bucket_index_of, buckets_of, ranges_of, shapes_of
+from service.core.builds.options import RANGE_REFUSED, Shapes, bucket_index_of, buckets_of, ranges_of, shapes_of
 from service.core.errors import BuildTimedOut, OctetError, Unsupported
 from service.core.models.buckets import common_length
 from service.core.models.signature import ModelSignature, TensorSpec
@@ -79,7 +79,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         padding = _checked(steps, signature, _in_range(signature, ranges), 0)
         if not padding.exact:
             raise Unsupported(
-                f"the model cannot accept inputs of any length up to a limit: {padding.text}",
+                f"{RANGE_REFUSED}: {padding.text}",
                 stage=Stage.VERIFY,
                 hint="list the lengths instead, as in --input-shape 'input_ids=1x[16,32,64]'",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ UNTOUCHED = -1
 Body = Callable[[Program, tirx.Buffer, tirx.Buffer], None]
 
 
-def copy_row(program: Program, source: tirx.Buffer, out: tirx.Buffer, row: object) -> None:
+def copy_row(program: Program, source: tirx.Buffer, out: tirx.Buffer, row: Any) -> None:
     program.store(out, row * COLUMNS, load(source, row * COLUMNS, COLUMNS), COLUMNS)
 
 
