@@ -133,8 +133,7 @@ def show_folder(output: Output, client: Client, name: str, folder: Folder, build
     if found["lacks_pooling"] and metadata.task is Task.EMBED and not metadata.text.pooling:
         output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean or cls does")
     if found["input_shape"]:
-        output.note("one build for each number of tokens; shorter texts use the next larger build:")
-        output.note(f"--input-shape '{found['input_shape']}'")
+        output.note(f"one build for every number of tokens: --input-shape '{found['input_shape']}'")
     build["published"] = _document(folder, found, metadata)
 
 

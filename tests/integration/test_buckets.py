@@ -5,6 +5,7 @@ lengths.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.core.artifacts.artifact import ARTIFACT_TYPE, Report
 from service.core.builds.options import with_sizes
 from service.core.digest import Digest, digest_of_file
-from service.core.errors import InvalidTensor, NotFound
+from service.core.errors import InvalidTensor, NotFound, Unsupported
 from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.runtime.bucketed import BucketedModel
 from tests.support.build_caches import share_caches
 from tests.support.compiled import Unreported
+from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 DATA = Path(__file__).parents[1] / "fixtures" / "lengths"
@@ -33,9 +35,13 @@ WORDS = 40
 
 def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:
     """Compiles `bert.{kind}.onnx` for each of `sizes` into the layout `folder`."""
-    source, layout = DATA / f"bert.{kind}.onnx", OciLayout(folder / "store")
-    digests: list[Digest] = []
-    for options in with_sizes([1], {name: [1, sizes] for name in ("input_ids", "attention_mask")}):
+    return compiled_file(DATA / f"bert.{kind}.onnx", folder, sizes, ("input_ids", "attention_mask"))
+
+
+def compiled_file(source: Path, folder: Path, sizes: int | list[int], names: Sequence[str]) -> list[Digest]:
+    """Compiles `source`, whose inputs `names` are `[1, sizes]`."""
+    layout, digests = OciLayout(folder / "store"), list[Digest]()
+    for options in with_sizes([1], {name: [1, sizes] for name in names}):
         scratch = folder / f"scratch-{sizes}-{len(digests)}"
         scratch.mkdir(parents=True)
         request = CompileRequest(source, digest_of_file(source), parse_target("host"), "onnxruntime", options)
@@ -135,6 +141,16 @@ def test_a_single_bucket_serves_shorter_inputs(tmp_path: Path) -> None:
         ids, mask = random_inputs(length, length)
         (wanted,) = reference([ids, mask])
         np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
+
+
+def test_a_model_that_depends_on_the_length_is_refused_with_the_sizes_to_list(tmp_path: Path) -> None:
+    model = OnnxBuilder()
+    x = model.node("Mul", [model.input("x", "float32", [1, "n"]), model.constant(np.float32(2))])
+    model.node("CumSum", [x, model.constant(np.int64(1))], outputs=[model.output("y", "float32")], reverse=1)
+    (tmp_path / "sums.onnx").write_bytes(model.build())
+    with pytest.raises(Unsupported, match="depend on the length") as caught:
+        compiled_file(tmp_path / "sums.onnx", tmp_path, [0, 16], ["x"])
+    assert caught.value.hint == "list the lengths instead: --input-shape 'x=1x[8,12,16]'"
 
 
 @pytest.mark.parametrize("kind", ["static", "dynamic"])

@@ -23,7 +23,7 @@ from service.compiler.build.steps import Steps
 from service.compiler.messages.checking import PADDING, PaddingRequest, Shorter
 from service.compiler.messages.files import MODULE_FILE, shorter_file
 from service.core.builds.build import Stage
-from service.core.builds.options import RANGE_REFUSED, Shapes, bucket_index_of, buckets_of, ranges_of, shapes_of
+from service.core.builds.options import Shapes, bucket_index_of, buckets_of, ladder, ranges_of, shapes_of
 from service.core.errors import BuildTimedOut, OctetError, Unsupported
 from service.core.models.buckets import common_length
 from service.core.models.signature import ModelSignature, TensorSpec
@@ -79,9 +79,9 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         padding = _checked(steps, signature, _in_range(signature, ranges), 0)
         if not padding.exact:
             raise Unsupported(
-                f"{RANGE_REFUSED}: {padding.text}",
+                f"the model cannot accept inputs of any length up to a limit: {padding.text}",
                 stage=Stage.VERIFY,
-                hint="list the lengths instead, as in --input-shape 'input_ids=1x[16,32,64]'",
+                hint=f"list the lengths instead: --input-shape '{_listed(shapes_of(options), ranges)}'",
             )
         return padding
     if not buckets:
@@ -104,6 +104,18 @@ def _checked(steps: Steps, signature: ModelSignature, varying: Sequence[tuple[in
         raise
     except OctetError as error:  # the import of the model at another length failed
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
+
+
+def _listed(shapes: Shapes, ranges: Mapping[str, Sequence[int]]) -> str:
+    """Returns the shapes as text, with a list of sizes in place of each range."""
+    texts = []
+    for name, shape in shapes.items():
+        sizes = [
+            f"[{','.join(map(str, ladder(size)))}]" if axis in ranges.get(name, ()) else str(size)
+            for axis, size in enumerate(shape)
+        ]
+        texts.append(f"{name}={'x'.join(sizes)}" if name else "x".join(sizes))
+    return ";".join(texts)
 
 
 def _in_range(signature: ModelSignature, ranges: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:

@@ -24,8 +24,6 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_RANK = 8
 _SEPARATOR = re.compile(r"[,x](?![^\[]*\])", re.ASCII)  # matches a separator outside of brackets
 _SIZE = re.compile(r"(\.\.)?\d{1,9}|\[\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*\]", re.ASCII)
-# The beginning of the message for a model that cannot be built for a range of sizes.
-RANGE_REFUSED = "the model cannot accept inputs of any length up to a limit"
 _SHORTEST = 8  # the smallest bucket of a range; a shorter input costs hardly less
 
 

@@ -157,14 +157,13 @@ def lacks_pooling(published: Published, metadata: ModelMetadata) -> bool:
 
 
 def shapes_for_texts(published: Published, max_length: int | None) -> str:
-    """Returns the input shapes of a text model whose number of tokens is open: buckets of 16, 32, 64 … tokens up to
-    `max_length`, the maximum of the tokenizer. Returns an empty string for other models.
+    """Returns the input shapes of a text model whose number of tokens is open: any number up to `max_length`, the
+    maximum of the tokenizer. Returns an empty string for other models.
     """
     if not published.tokenizer or not (names := _open_inputs(published.file)):
         return ""
     longest = min(max_length or _MOST_TOKENS, _MOST_TOKENS)
-    sizes = [16 << power for power in range(longest.bit_length()) if 16 << power < longest] + [longest]
-    return ";".join(f"{name}=1x[{','.join(map(str, sizes))}]" for name in names)
+    return ";".join(f"{name}=1x..{longest}" for name in names)
 
 
 def _open_inputs(file: Path) -> list[str]:
