@@ -9,7 +9,7 @@ from tvm import relax
 
 from service.compiler.kernels.group import image_shape, shape_of
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.trimming import Along, Written
+from service.compiler.kernels.trimming.trim import Along, Written
 from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.lengths.unread import UnreadAxes
 

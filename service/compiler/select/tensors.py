@@ -19,7 +19,7 @@ from service.compiler.kernels.group import Group, KernelLibrary, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, laid_out
 from service.compiler.kernels.moves import Memory, Move
-from service.compiler.kernels.trimming import Written, trimmed
+from service.compiler.kernels.trimming.trim import Written, trimmed
 from service.compiler.qnn import coverage, graph
 from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.operation import value_of

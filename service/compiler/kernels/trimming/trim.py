@@ -13,17 +13,17 @@ Two changes are made:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tvm
-import tvm_ffi
 from numpy.typing import NDArray
 from tvm import sym, tirx
 from tvm.ir import Call, TensorLoad
 
+from service.compiler.kernels.trimming.ascending import Ascending
+from service.compiler.kernels.trimming.nodes import intrinsic, loop_variables, reads, replaced, walk, with_body
 from service.core.models.arrays import Array
 
 Integers = NDArray[np.int64]
@@ -83,12 +83,12 @@ def trimmed(
     written = dict(zip(parameters[sources + len(constants) :], outputs, strict=True))
     memory = tirx.decl_buffer((1,), "int32", "length_", data_alignment=64)
     length = tirx.Var("length", "int32")
-    walk = _Walk(parameters[:sources], values, written, length, _reads(function.body))
+    evaluation = _Evaluation(parameters[:sources], values, written, length, reads(function.body))
     try:
-        body = walk.visit(function.body)
+        body = evaluation.visit(function.body)
     except _TooLarge:
         return None
-    if not walk.is_changed:
+    if not evaluation.is_changed:
         return None
     body = tirx.SeqStmt([tirx.Bind(length, tirx.BufferLoad(memory, [tirx.const(0, "int32")])), body])
     made = tirx.PrimFunc([*parameters[:sources], memory, *parameters[sources:]], body)
@@ -110,11 +110,11 @@ class _Loop:
         parents: for each point, the index of the point of the next outer loop.
         least: for each kind of axis, the smallest position that each point writes.
         examples: for each kind of axis, the offset that is written first, as an expression of loop variables.
-        reads: the number of times that the body contains a load from each buffer.
+        loads: the number of loads from each buffer in the body.
     """
 
     parents: Integers
-    reads: Counter[tirx.Buffer]
+    loads: Counter[tirx.Buffer]
     least: dict[int, Integers] = field(default_factory=dict)
     examples: dict[int, tuple[Along, tirx.PrimExpr]] = field(default_factory=dict)
 
@@ -123,16 +123,16 @@ class _Loop:
         np.minimum.at(least, points, positions)
 
 
-class _Walk:
+class _Evaluation:
     def __init__(
         self,
         sources: Sequence[tirx.Buffer],
         constants: Mapping[tirx.Buffer, Array],
         written: Mapping[tirx.Buffer, Written],
         length: tirx.Var,
-        reads: Counter[tirx.Buffer],
+        loads: Counter[tirx.Buffer],
     ) -> None:
-        self._constants, self._written, self._length, self._reads = constants, written, length, reads
+        self._constants, self._written, self._length, self._loads = constants, written, length, loads
         self._read_only = {*sources, *constants}
         self._kinds = max(len(each.axes) for each in written.values())
         self._loops: list[_Loop] = []
@@ -171,7 +171,7 @@ class _Walk:
         is_integer = str(var.ty.dtype) in ("int32", "int64")
         self._numbers[var] = self._number(value) if is_integer else None
         if self._numbers[var] is not None:
-            self._inlined[var] = _replaced(value, self._inlined)
+            self._inlined[var] = replaced(value, self._inlined)
 
     def _loop(self, stmt: tirx.For) -> tirx.For:
         if not _writes(stmt.body, self._written):
@@ -190,7 +190,7 @@ class _Walk:
         self._numbers = {var: None if each is None else each[parents] for var, each in before.items()}
         self._numbers[stmt.loop_var] = np.arange(points) - begins
         self._points = points
-        loop = _Loop(parents, _reads(stmt.body))
+        loop = _Loop(parents, reads(stmt.body))
         self._loops.append(loop)
         body = self.visit(stmt.body)
         made = self._trimmed(stmt, body, loop)
@@ -204,7 +204,7 @@ class _Walk:
         def allocate(node: tirx.AllocBuffer) -> None:
             self._depths[node.buffer] = len(self._loops)
 
-        _walk(
+        walk(
             stmt,
             (tirx.AllocBuffer, allocate),
             (tirx.BufferStore, lambda node: self._store(node.buffer, None)),
@@ -213,14 +213,14 @@ class _Walk:
 
     def _evaluate(self, call: Any) -> None:
         """An instruction may write to each address that it is given, unless it is a prefetch."""
-        if isinstance(call, Call) and _intrinsic(call) == _PREFETCH:
+        if isinstance(call, Call) and intrinsic(call) == _PREFETCH:
             return
 
         def note(node: TensorLoad) -> None:
             if node.source not in self._read_only:
                 self._store(node.source, None)
 
-        _walk(call, (TensorLoad, note))
+        walk(call, (TensorLoad, note))
 
     def _store(self, buffer: tirx.Buffer, offset: tirx.PrimExpr | None) -> None:
         written = self._written.get(buffer)
@@ -241,11 +241,11 @@ class _Walk:
             along = written.axes[kind]
             self._note(kind, along.position(numbers).min(axis=1), 0)
             for loop in self._loops:
-                loop.examples.setdefault(kind, (along, _replaced(first, self._inlined)))
+                loop.examples.setdefault(kind, (along, replaced(first, self._inlined)))
 
     def _scratch_depth(self, buffer: tirx.Buffer) -> int:
         """Returns the number of loops whose bodies contain all loads from scratch memory."""
-        return sum(loop.reads[buffer] == self._reads[buffer] for loop in self._loops)
+        return sum(loop.loads[buffer] == self._loads[buffer] for loop in self._loops)
 
     def _note(self, kind: int, positions: Integers, depth: int) -> None:
         """Adds positions that each point of the innermost loop writes, to all loops inside the first `depth` ones."""
@@ -260,13 +260,13 @@ class _Walk:
         for kind, least in loop.least.items():
             if kind not in loop.examples or not _varies(least, loop.parents):
                 continue
-            ascending = _Ascending.of(least) if len(self._loops) == 1 else None
+            ascending = Ascending.of(least) if len(self._loops) == 1 else None
             if ascending is not None and not ascending.more:
                 self.is_changed = True
                 return ascending.loop(stmt, body, self._length)
             along, offset = loop.examples[kind]
-            inner = _loop_variables(body)
-            position = along.position(_replaced(offset, dict.fromkeys(inner, tirx.const(0, "int32"))))
+            inner = loop_variables(body)
+            position = along.position(replaced(offset, dict.fromkeys(inner, tirx.const(0, "int32"))))
             simple = sym.Analyzer().simplify(position)
             numbers = self._number(simple)
             if numbers is not None and (numbers <= least).all():
@@ -275,7 +275,7 @@ class _Walk:
             if ascending is not None:
                 self.is_changed = True
                 return ascending.loop(stmt, body, self._length)
-        return _with_body(stmt, body)
+        return with_body(stmt, body)
 
     # -- expressions
 
@@ -322,56 +322,6 @@ _OPERATIONS: dict[type, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class _Ascending:
-    """The iterations of a loop that write ascending positions, several times over.
-
-    Attributes:
-        period: the number of iterations of a pass.
-        run: the number of iterations that begin at the same position.
-        step: the number of positions from one run to the next.
-        more: the number of runs that are computed in addition, because the last one begins earlier.
-    """
-
-    period: int
-    run: int
-    step: int
-    more: int
-
-    @classmethod
-    def of(cls, least: Integers) -> _Ascending | None:
-        """Returns the pattern of the smallest positions that the iterations write; None if there is none."""
-        count = len(least)
-        for period in (each for each in range(2, count + 1) if count % each == 0):
-            first = least[:period]
-            if (first[1:] < first[:-1]).any() or (least.reshape(-1, period) != first).any():
-                continue
-            run = int((first == first[0]).sum())
-            if run == period or first[0] != 0:
-                continue
-            step, passed = int(first[run]), np.arange(period) // run
-            for more in range(3):
-                if (first >= step * (passed - more)).all():
-                    return cls(period, run, step, more)
-        return None
-
-    def loop(self, stmt: tirx.For, body: Any, length: tirx.Var) -> tirx.For:
-        """Returns the loop `stmt` with only the iterations that write positions below `length`."""
-        runs = tirx.floordiv(length + (self.step - 1), self.step) + self.more
-        needed = tirx.min(runs * self.run, self.period)
-        passes = int(stmt.extent) // self.period
-        number = tirx.Var(f"{stmt.loop_var.name}_", "int32")
-        if passes == 1:
-            return _with_body(stmt, body, extent=needed)
-        place = tirx.floordiv(number, needed) * self.period + tirx.floormod(number, needed)
-        inside = tirx.SeqStmt([tirx.Bind(stmt.loop_var, place), body])
-        return tirx.For(number, tirx.const(0, "int32"), needed * passes, stmt.kind, inside)
-
-
-def _with_body(stmt: tirx.For, body: Any, extent: Any = None) -> tirx.For:
-    return tirx.For(stmt.loop_var, stmt.min, stmt.extent if extent is None else extent, stmt.kind, body)
-
-
 def _varies(least: Integers, parents: Integers) -> bool:
     """Returns true if iterations of one loop, in the same iteration of the outer loops, begin at several positions."""
     lowest = np.full(int(parents.max(initial=0)) + 1, _FAR)
@@ -379,39 +329,8 @@ def _varies(least: Integers, parents: Integers) -> bool:
     return bool((least != lowest[parents]).any())
 
 
-def _loop_variables(body: Any) -> list[tirx.Var]:
-    found: list[tirx.Var] = []
-    _walk(body, (tirx.For, lambda node: found.append(node.loop_var)))
-    return found
-
-
 def _writes(body: Any, written: Mapping[tirx.Buffer, Written]) -> bool:
     """Returns true if `body` writes an output that is not scratch memory."""
     stored: list[tirx.Buffer] = []
-    _walk(body, (tirx.BufferStore, lambda node: stored.append(node.buffer)))
+    walk(body, (tirx.BufferStore, lambda node: stored.append(node.buffer)))
     return any(buffer in written and not written[buffer].is_scratch for buffer in stored)
-
-
-def _reads(body: Any) -> Counter[tirx.Buffer]:
-    loaded: list[tirx.Buffer] = []
-    _walk(body, (TensorLoad, lambda node: loaded.append(node.source)))
-    return Counter(loaded)
-
-
-def _walk(node: Any, *callbacks: tuple[type, Callable[[Any], None]]) -> None:
-    """Calls each callback with the nodes of its type, in the order of execution."""
-    tvm_ffi.structural_walk(node, callbacks)
-
-
-def _replaced(expr: tirx.PrimExpr, values: Mapping[tirx.Var, tirx.PrimExpr]) -> tirx.PrimExpr:
-    """Returns `expr` with variables replaced by their `values`."""
-    return tvm_ffi.structural_map(expr, (tirx.Var, lambda var: values.get(var, var)))
-
-
-def _intrinsic(call: Call) -> str:
-    """Returns the name of the LLVM intrinsic that `call` names by its number; "" if it is another call."""
-    if call.op.name not in ("tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"):
-        return ""
-    number = call.args[0]
-    name = tvm.target.codegen.llvm_get_intrinsic_name(int(number)) if isinstance(number, tirx.IntImm) else ""
-    return str(name)

@@ -11,7 +11,7 @@ import tvm
 from tvm import tirx
 
 from service.compiler.kernels.program import Program, address, at_most, load, splat
-from service.compiler.kernels.trimming import Along, Written, trimmed
+from service.compiler.kernels.trimming.trim import Along, Written, trimmed
 from service.compiler.targets import codegen_target
 from service.core.models.arrays import Array
 from service.core.target import detect_host
@@ -78,10 +78,9 @@ def workspace(program: Program, source: tirx.Buffer, out: tirx.Buffer) -> None:
         program.store(out, pair * 2 * COLUMNS, total, COLUMNS)
 
 
-def made(body: Body, prepare: Callable[[Program], None] = lambda program: None) -> tirx.PrimFunc:
+def function_of(body: Body) -> tirx.PrimFunc:
     program = Program()
     source, out = (program.parameter(name, "int32", SIZE) for name in ("source", "out"))
-    prepare(program)
     body(program, source, out)
     return program.function()
 
@@ -112,8 +111,8 @@ def number(length: int) -> Array:
 def test_rows_inside_the_length_are_written_and_few_others(body: Body, excess: int) -> None:
     """`excess` is the number of rows that a tile writes beyond the length."""
     source = np.arange(SIZE, dtype=np.int32)
-    whole = compiled(made(body))(source).reshape(LENGTH, COLUMNS)
-    function = trimmed(made(body), 1, (), [ROWS])
+    whole = compiled(function_of(body))(source).reshape(LENGTH, COLUMNS)
+    function = trimmed(function_of(body), 1, (), [ROWS])
     assert function is not None
     run = compiled(function)
     for length in range(1, LENGTH + 1):
@@ -190,12 +189,12 @@ def _transposed(program: Program, source: tirx.Buffer, out: tirx.Buffer) -> None
 
 @pytest.mark.parametrize("body", [_written_elsewhere, _scattered, _transposed], ids=lambda body: body.__name__)
 def test_a_kernel_whose_iterations_may_all_be_needed_does_not_change(body: Body) -> None:
-    assert trimmed(made(body), 1, (), [ROWS]) is None
+    assert trimmed(function_of(body), 1, (), [ROWS]) is None
 
 
 def test_an_iteration_that_writes_a_row_inside_is_not_left_out() -> None:
     source = np.arange(SIZE, dtype=np.int32)
-    function = trimmed(made(_reversed), 1, (), [ROWS])
+    function = trimmed(function_of(_reversed), 1, (), [ROWS])
     assert function is not None
     found = compiled(function)(source, number(4))
     np.testing.assert_array_equal(found[: 4 * COLUMNS], source[: 4 * COLUMNS])
