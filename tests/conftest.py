@@ -1,5 +1,6 @@
 """Fixtures and settings for all tests."""
 
+import gc
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,16 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Collection creates millions of objects that live until the end of the run. The garbage collector would scan all of
+    # them again and again, which takes a third of the time of the collection.
+    gc.disable()
     if build_caches.start():
         config.add_cleanup(build_caches.end)
     os.environ.setdefault("SSL_CERT_FILE", str(build_caches.one_authority()))
+
+
+def pytest_collection_finish() -> None:
+    """Excludes what exists now from garbage collection, which the tests then use as usual."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
