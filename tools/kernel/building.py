@@ -83,7 +83,7 @@ def lower(
     selection = context.selection
     assert selection is not None
     kernels = {**selection.kernels, **{kernel.facts["symbol"]: kernel for kernel in extra}}
-    link([plain, *compiled(kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
+    link([plain, *compiled(kernels, codegen_for, scratch)], library, target, trusted=True)
     slots = constants.write(context.constants, layer)
     launched = {symbol: each.launch for symbol, each in selection.kernels.items() if each.launch is not None}
     longest = next((value.shape[axis] for value, axes in zip(inputs, varying, strict=False) for axis in axes), 0)

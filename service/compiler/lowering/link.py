@@ -13,6 +13,7 @@ functions of the runtime that it calls are pointers that the runtime fills in (`
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def link(
     *,
     poll: Callable[[], None] = lambda: None,
     allow_unsandboxed: bool = False,
+    trusted: bool = False,
 ) -> None:
     """Links `objects`, in this order, to the shared library `output`. Equal objects give equal bytes.
 
@@ -61,6 +63,8 @@ def link(
         target: the target that the objects were compiled for.
         poll: a function that is called while the linker runs; it may raise an exception to stop the linker.
         allow_unsandboxed: link even if the kernel cannot sandbox the linker.
+        trusted: this process has generated the objects from its own input, so the linker runs without a sandbox and
+            without `poll`. Starting the sandbox takes 0.1 s of processor time.
 
     Raises:
         BuildFailed: a file is not an object, is for another architecture, has forbidden content, or cannot be linked.
@@ -71,17 +75,22 @@ def link(
     with scratch_directory(output.parent, "link-") as scratch:
         library = scratch / "library.so"
         options = ["-m", _EMULATION[target.architecture], *_OPTIONS, "-o", str(library)]
-        try:
-            status, log = run_program(
-                [str(linker()), "ld.lld", *options, *(str(path.absolute()) for path in objects)],
-                access=Access(tuple(objects), (scratch,), (linker(),)),
-                limits=_LIMITS,
-                poll=poll,
-                allow_unsandboxed=allow_unsandboxed,
-            )
-        except BuildFailed as error:
-            error.stage = Stage.LINK
-            raise
+        command = [str(linker()), "ld.lld", *options, *(str(path.absolute()) for path in objects)]
+        if trusted:
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            status, log = ended.returncode, ended.stdout
+        else:
+            try:
+                status, log = run_program(
+                    command,
+                    access=Access(tuple(objects), (scratch,), (linker(),)),
+                    limits=_LIMITS,
+                    poll=poll,
+                    allow_unsandboxed=allow_unsandboxed,
+                )
+            except BuildFailed as error:
+                error.stage = Stage.LINK
+                raise
         if status != 0 or not library.is_file():
             reason = next((line for line in log.splitlines() if "error:" in line), log).removeprefix("ld.lld: error: ")
             raise _failure(f"the linker exited with status {status}: {clean(reason.replace(str(scratch), '.'), 300)}")

@@ -118,5 +118,5 @@ def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: 
 
 def _linked(symbol: str, image: bytes, folder: Path) -> Path:
     path = emulated_driver.device_object(symbol, image, folder / "kernel.o")
-    link([path], folder / "library.so", parse_target("cuda-sm_80"), allow_unsandboxed=True)
+    link([path], folder / "library.so", parse_target("cuda-sm_80"), trusted=True)
     return folder / "library.so"

@@ -29,7 +29,7 @@ def test_the_loop_makes_every_product_that_it_counts(target: Target, tmp_path: P
     symbol, operands_of, totals_of = (kernel.facts[name] for name in ("symbol", "operands", "totals"))
     objects = compiled({symbol: kernel}, codegen_target(target), tmp_path)
     library = tmp_path / "library.so"
-    link(objects, library, target, allow_unsandboxed=True)
+    link(objects, library, target, trusted=True)
     constants = tmp_path / "constants"
     constants.touch()
     config = ArtifactConfig(ModelSignature((), ()), target.name, "xnnpack", CallPlan(0, (), ()))
