@@ -22,7 +22,7 @@ Pair = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def outputs(data: bytes, folder: Path, largest: float = np.inf) -> Iterator[Pair]:
-    """Yields pairs of outputs: the oracle's and ONNX Runtime's. In every third test (`is_to_be_compiled`), also yields
+    """Yields pairs of outputs: the oracle's and ONNX Runtime's. In every sixth test (`is_to_be_compiled`), also yields
     pairs of the built file's outputs and ONNX Runtime's.
 
     Args:

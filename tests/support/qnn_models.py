@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,6 +17,10 @@ from service.core.builds.numerics import MODES, QNNPACK
 # Modes that define the arithmetic of stored values. OpenVINO's computes products in integers, and all else in float.
 STORED_MODES = tuple(mode for mode in MODES if "requantize" in get_mode(mode).formulas)
 SIGNED_MODES = tuple(mode for mode in STORED_MODES if mode != QNNPACK)  # QNNPACK supports only uint8
+# Set by `make test-all`, which compiles every model of conformance tests, and optimizes generated code.
+COMPILES_ALL = "OCTET_TEST_COMPILE_ALL" in os.environ
+# LLVM's passes take two thirds of the time of compiling, and must not change results. Tests of whole builds run them.
+_LLVM: tvm.target.Target | str = "llvm" if COMPILES_ALL else tvm.target.Target({"kind": "llvm", "opt-level": 0})
 Emit = Callable[[relax.Expr], relax.Var]
 
 
@@ -36,29 +41,33 @@ def module_of(
     return builder.get()
 
 
-def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> np.ndarray:
+def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str | None = None) -> np.ndarray:
     """Compiles a module without QNN operators with TVM, without schedules. Runs it and returns its only output."""
     (result,) = compile_and_run_all(module, inputs, target)
     return result
 
 
-def compile_and_run_all(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> list[np.ndarray]:
+def compile_and_run_all(
+    module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str | None = None
+) -> list[np.ndarray]:
     """Like `compile_and_run`, but returns all outputs."""
     (results,) = compile_and_run_each(module, [inputs], target)
     return results
 
 
 def compile_and_run_each(
-    module: tvm.IRModule, samples: Sequence[Sequence[np.ndarray]], target: str = "llvm"
+    module: tvm.IRModule, samples: Sequence[Sequence[np.ndarray]], target: str | None = None
 ) -> list[list[np.ndarray]]:
     """Like `compile_and_run_all`, for several samples; compiles once."""
     run = compiled_function(module, target)
     return [run(inputs) for inputs in samples]
 
 
-def compiled_function(module: tvm.IRModule, target: str = "llvm") -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+def compiled_function(
+    module: tvm.IRModule, target: str | None = None
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """Compiles a module like `compile_and_run`. Returns a function that runs it and returns all outputs."""
-    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
+    machine = relax.VirtualMachine(relax.build(module, target or _LLVM), tvm.cpu())
 
     def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
