@@ -88,7 +88,7 @@ class _Graph:
 
 
 def _pooled(graph: _Graph, ways: Sequence[Pooling], tokens: str, mask: str, side: Side) -> str:
-    """Returns the joined vectors, `[batch, ways * size]`. The arithmetic is that of `service.runtime.pooling`."""
+    """Returns the joined vectors, `[batch, ways * size]`. The arithmetic is that of `runtime.results.pooling`."""
     weights = graph.node("Cast", [mask], to=_FLOAT)  # [batch, tokens]
     count = graph.reduced("ReduceSum", weights, 1, keepdims=True)  # [batch, 1]
 

@@ -13,7 +13,7 @@ from service.compiler.importers.published.layers import POOLED, layers_after
 from service.compiler.importers.published.modules import Dense, LayerNorm, Normalization, Steps
 from service.core.errors import InvalidInput, Unsupported
 from service.core.models.text import Pooling, Side
-from service.runtime.pooling import pool
+from service.runtime.results.pooling import pool
 from tests.support.onnx_builder import OnnxBuilder
 
 SIZE = 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.core.models.text import Pooling
-from service.runtime.pooling import pool
+from service.runtime.results.pooling import pool
 
 TOKENS = np.array([[1, -2], [3, 4], [5, 13]], np.float32)
 

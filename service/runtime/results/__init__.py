@@ -24,7 +24,7 @@ from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import TensorSpec
 from service.core.models.task import Activation, Task
 from service.core.models.text import Side, TextProcessing
-from service.runtime.pooling import pool
+from service.runtime.results.pooling import pool
 
 _TOP_CLASSES, _TOP_BOXES = 5, 100
 _LEAST_SCORE = 0.5  # boxes with a lower score are left out
@@ -111,7 +111,7 @@ def result_of(
         case Task.EMBED:
             return {"embedding": _embedding(first, metadata.text, tokens).tolist()}
         case Task.RERANK:
-            return {"score": float(activated(first.reshape(-1), metadata.activation)[0])}
+            return {"score": _score(first, metadata)}
         case Task.DETECT:
             return {"boxes": _boxes(list(outputs.values()), metadata, top)}
         case Task.CLASSIFY_TOKENS:
@@ -126,6 +126,15 @@ def result_of(
             {"name": name, "shape": list(value.shape), "values": _listed(value)} for name, value in outputs.items()
         ]
     }
+
+
+def _score(values: Array, metadata: ModelMetadata) -> float:
+    if values.size != 1:
+        raise InvalidInput(
+            f"an output of shape {list(values.shape)} is not one score",
+            hint="set text.output of the version to the name of the output with the score",
+        )
+    return float(activated(values.reshape(-1), metadata.activation)[0])
 
 
 def _check_finite(outputs: Mapping[str, Array]) -> None:
@@ -157,6 +166,9 @@ def activated(values: Array, activation: Activation | None) -> Array:
             small = np.exp(-np.abs(wide))  # at most 1, so that nothing overflows
             scores: Array = np.where(wide >= 0, 1, small) / (1 + small)
             return scores
+        case Activation.TANH:
+            hyperbolic: Array = np.tanh(wide)
+            return hyperbolic
     return wide
 
 
