@@ -27,3 +27,4 @@ class Activation(StrEnum):
     NONE = "none"
     SOFTMAX = "softmax"  # one of the classes applies
     SIGMOID = "sigmoid"  # each class applies or not, independently
+    TANH = "tanh"  # from -1 to 1

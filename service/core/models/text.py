@@ -19,7 +19,7 @@ _MAX_CHARACTERS = 4096  # the limit for a prompt, and for the name of a tensor
 
 class Pooling(StrEnum):
     """The ways to combine the vectors of a text's tokens into one vector. Padding tokens never count.
-    `service.runtime.pooling` defines their arithmetic.
+    `service.runtime.results.pooling` defines their arithmetic.
     """
 
     MEAN = "mean"
@@ -48,10 +48,18 @@ def parse_pooling(text: str) -> tuple[Pooling, ...]:
 
 
 class Side(StrEnum):
-    """The end of a text at which padding tokens are added."""
+    """The end of a text at which padding tokens are added, or tokens are removed."""
 
     LEFT = "left"
     RIGHT = "right"
+
+
+class Truncation(StrEnum):
+    """The text of a pair that loses tokens if both together are too long, as transformers defines it."""
+
+    LONGEST_FIRST = "longest_first"  # the longer one, until both have the same length; then both in turn
+    ONLY_FIRST = "only_first"
+    ONLY_SECOND = "only_second"
 
 
 class TokenInput(StrEnum):
@@ -80,7 +88,10 @@ class TextProcessing:
         tokenizer: the digest of the tokenizer's file, `tokenizer.json` of the package `tokenizers`. The store keeps the
             file as long as a version has it.
         tokenizer_bytes: the size of that file; 0 without a tokenizer.
-        max_length: the maximum number of tokens of a text, including special tokens. Longer texts are truncated.
+        max_length: the maximum number of tokens in a text or a pair, including special tokens. Longer ones are
+            truncated.
+        truncation: the text of a pair that is truncated; `longest_first` if missing.
+        truncation_side: the end at which tokens are removed; `right` if missing.
         padding_side: the end at which shorter texts of a batch are padded; `right` if missing.
         pad_id: the token id of padding; 0 if missing.
         inputs: the data of each input, by the input's name. Inputs with the usual names need no entry.
@@ -108,6 +119,8 @@ class TextProcessing:
     default_prompt: str = ""
     strips: bool | None = None
     lowercases: bool | None = None
+    truncation: Truncation | None = None
+    truncation_side: Side | None = None
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` if a member has an invalid value."""
@@ -233,6 +246,8 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "default_prompt": _parse_text,
     "strips": _parse_flag,
     "lowercases": _parse_flag,
+    "truncation": Truncation,
+    "truncation_side": Side,
 }
 
 

@@ -50,6 +50,7 @@ class Question(TypedDict, total=False):
         preprocessing: the metadata of the model that applies to pictures, as in `ModelMetadata.to_json`.
         inputs: for texts: the inputs for which the tensors are, as in `TokenSpec`.
         batches: for texts: the number of texts that a model without buckets takes in one call.
+        pairs: for texts: true if the second half of the texts are the second texts of pairs.
         pads: for texts: true if the data plane pads tensors, without a change of the result.
         text: for texts: the processing, as `orders.describe` writes it. The open file of its tokenizer comes with the
             question.
@@ -64,6 +65,7 @@ class Question(TypedDict, total=False):
     preprocessing: Members
     inputs: list[Members]
     batches: int
+    pairs: bool
     pads: bool
     text: Members
     tokenizer_bytes: int
@@ -180,18 +182,17 @@ class Answers:
         digest = processing.tokenizer
         assert digest is not None  # otherwise the data plane does not accept texts
         result: list[Tokenized] = []
-        needed: list[int] = []  # the number of tokens for which the tokenizer has to be loaded
+        is_missing: list[bool] = []  # not empty if the tokenizer has to be loaded
         file_bytes = question.get("tokenizer_bytes", 0)
         file, data = data[:file_bytes], data[file_bytes:]
 
         def work(progress: Progress) -> bytes:
             progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * len(data))
-            split = texts.split_texts(data)
+            split = texts.split_texts(data, question["pairs"])
             lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
-            most_tokens = texts.most_tokens(lengths, processing)
-            tokenizer = self._tokenizers.find(digest, most_tokens)
+            tokenizer = self._tokenizers.find(digest)
             if tokenizer is None:
-                needed.append(most_tokens)
+                is_missing.append(True)
                 return b""
             flags = {"pads": question["pads"], "is_partial": question["text"].get("is_partial", False)}
             pieces = cast("Tokenizer", _Pieces(tokenizer, progress))
@@ -200,12 +201,12 @@ class Answers:
 
         def load(progress: Progress) -> bytes:
             progress.begin_piece(_LOAD_S)
-            self._tokenizers.add(digest, needed[0], file or read_tokenizer(descriptor))
+            self._tokenizers.add(digest, file or read_tokenizer(descriptor))
             return b""
 
         cost = _PIXELS_OF_BYTE * len(data)
         tensors = await self._pictures.run(question["peer"], cost, work)
-        if needed:
+        if is_missing:
             if not file and descriptor < 0:
                 return {"missing": True}, b""
             # not among the small questions, for which threads stay free

@@ -1,4 +1,10 @@
-"""Converts texts to the input tensors of a model: token ids, attention mask, token types and positions."""
+"""Converts texts to the input tensors of a model: token ids, attention mask, token types and positions.
+
+A pair of texts, such as a query and a document, becomes one sequence of tokens, as the tokenizer defines it. Sequences
+that are too long are truncated here, to the tokens that transformers gives: the package `tokenizers` also builds the
+sequences of all tokens that it removes, and for a pair those of all combinations, whose number grows with the square of
+the length.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +18,15 @@ import numpy as np
 from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
 from service.core.models.arrays import Array
 from service.core.models.signature import DATATYPES
-from service.core.models.text import MAX_TOKENS, Side, TextProcessing, TokenInput
+from service.core.models.text import MAX_TOKENS, Side, TextProcessing, TokenInput, Truncation
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 MAX_TEXT_BYTES = 1 << 20  # a tokenizer takes about a second for such a text
 _LENGTH = struct.Struct("<I")
+
+Text = str | tuple[str, str]  # a text, or the two texts of a pair
 
 
 @dataclass(frozen=True)
@@ -52,29 +60,40 @@ class Tokenized:
     truncated: Sequence[int]
 
 
-def split_texts(data: bytes) -> list[str]:
+def split_texts(data: bytes, are_pairs: bool = False) -> list[Text]:
     """Returns the texts in `data`: each is its length in bytes (little-endian uint32), followed by UTF-8.
+
+    Args:
+        are_pairs: true if the first half of the texts are the first texts of pairs, and the second half the others.
 
     Raises:
         InvalidInput: a text is not UTF-8.
         TooLarge: a text has more than `MAX_TEXT_BYTES` bytes.
     """
-    texts: list[str] = []
+    pieces: list[bytes] = []
     offset = 0
     while offset < len(data):
         (length,) = _LENGTH.unpack_from(data, offset)
         offset += _LENGTH.size
-        if length > MAX_TEXT_BYTES:
-            raise TooLarge(
-                f"text {len(texts)} has {length} bytes; the limit is {MAX_TEXT_BYTES}",
-                hint="split it into several texts",
-            )
-        try:
-            texts.append(data[offset : offset + length].decode())
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"text {len(texts)} is not UTF-8 at byte {error.start}") from error
+        pieces.append(data[offset : offset + length])
         offset += length
-    return texts
+    if not are_pairs:
+        return [_decoded(piece, f"text {index}") for index, piece in enumerate(pieces)]
+    count = len(pieces) // 2
+    first = [_decoded(piece, f"text {index}") for index, piece in enumerate(pieces[:count])]
+    second = [_decoded(piece, f"text_pair {index}") for index, piece in enumerate(pieces[count:])]
+    return list(zip(first, second, strict=True))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if len(data) > MAX_TEXT_BYTES:
+        raise TooLarge(
+            f"{name} has {len(data)} bytes; the limit is {MAX_TEXT_BYTES}", hint="split it into several texts"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}") from error
 
 
 def most_tokens(lengths: Sequence[int], processing: TextProcessing) -> int:
@@ -84,7 +103,7 @@ def most_tokens(lengths: Sequence[int], processing: TextProcessing) -> int:
 
 def tokenize(
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Sequence[Text],
     processing: TextProcessing,
     inputs: Sequence[TokenSpec],
     lengths: Sequence[int],
@@ -96,7 +115,7 @@ def tokenize(
     are padded.
 
     Args:
-        tokenizer: truncates texts to `most_tokens`.
+        tokenizer: does not truncate.
         lengths: the result of `lengths_of`.
         pads: true if the data plane pads tensors of any length, and the model ignores that padding. The length of the
             longest text is then used.
@@ -106,20 +125,25 @@ def tokenize(
         InvalidInput: the tokenizer fails.
         NotReady: a text is longer than the model's builds that are ready.
     """
+    most = most_tokens(lengths, processing)
     encodings = _encode(tokenizer, [_prepared(text, processing) for text in texts])
-    longest = max(len(each.ids) for each in encodings)
+    sequences = [
+        _truncated(encoding, most, processing, isinstance(text, tuple))
+        for encoding, text in zip(encodings, texts, strict=True)
+    ]
+    longest = max(len(each.ids) for each in sequences)
     length = longest if pads and longest > 0 else next(each for each in lengths if each >= longest)
-    columns = {what: _padded(encodings, what, length, processing) for what in TokenInput}
+    columns = {what: _padded(sequences, what, length, processing) for what in TokenInput}
     tensors = [
         np.ascontiguousarray(columns[_data_of(processing, spec)], np.dtype(DATATYPES[spec.datatype])) for spec in inputs
     ]
-    truncated = [index for index, each in enumerate(encodings) if each.overflowing]
+    truncated = [index for index, each in enumerate(sequences) if each.is_truncated]
     if truncated and is_partial and lengths[-1] < (processing.max_length or MAX_TOKENS):
         raise NotReady(
             f"text {truncated[0]} has more than {lengths[-1]} tokens, and no build for longer texts is ready",
             hint="try again later; GET /api/v1/builds shows the builds",
         )
-    return Tokenized(tensors, [len(each.ids) for each in encodings], truncated)
+    return Tokenized(tensors, [len(each.ids) for each in sequences], truncated)
 
 
 def _data_of(processing: TextProcessing, spec: TokenSpec) -> TokenInput:
@@ -165,14 +189,21 @@ def lengths_of(processing: TextProcessing, inputs: Sequence[TokenSpec], texts: i
     return lengths
 
 
-def _prepared(text: str, processing: TextProcessing) -> str:
-    text = processing.prompts.get(processing.default_prompt, "") + text
+def _prepared(text: Text, processing: TextProcessing) -> Text:
+    """Returns a text as it is tokenized. The prompt comes before the first text of a pair."""
+    prompt = processing.prompts.get(processing.default_prompt, "")
+    if isinstance(text, str):
+        return _cleaned(prompt + text, processing)
+    return _cleaned(prompt + text[0], processing), _cleaned(text[1], processing)
+
+
+def _cleaned(text: str, processing: TextProcessing) -> str:
     if processing.strips:
         text = text.strip()
     return text.lower() if processing.lowercases else text
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
+def _encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> list[Encoding]:
     try:
         return tokenizer.encode_batch(list(texts))
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -181,12 +212,76 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
         raise InvalidInput(f"the model's tokenizer cannot process the text: {error}") from error
 
 
-def _padded(encodings: Sequence[Encoding], what: TokenInput, length: int, processing: TextProcessing) -> Array:
+@dataclass(frozen=True)
+class _Sequence:
+    """The tokens of one text or pair.
+
+    Attributes:
+        types: 0 for the first text of a pair, 1 for the second, as the tokenizer defines it.
+    """
+
+    ids: Sequence[int]
+    types: Sequence[int]
+    is_truncated: bool = False
+
+
+def _truncated(encoding: Encoding, most: int, processing: TextProcessing, is_pair: bool) -> _Sequence:
+    """Returns the tokens of an encoding, of which at most `most` are left. Special tokens are never removed."""
+    if len(encoding) <= most:
+        return _Sequence(encoding.ids, encoding.type_ids)
+    owners = encoding.sequence_ids  # the text of each token; None for special tokens
+    counts = [owners.count(0), owners.count(1)]
+    most_of_texts = max(0, most - (len(owners) - sum(counts)))
+    kept = _shares(counts, most_of_texts, processing.truncation if is_pair else None)
+    if processing.truncation_side is Side.LEFT:
+        bounds = [(count - share, count) for count, share in zip(counts, kept, strict=True)]
+    else:
+        bounds = [(0, share) for share in kept]
+    seen, positions = [0, 0], list[int]()
+    for position, owner in enumerate(owners):
+        if owner is None:
+            positions.append(position)
+            continue
+        begin, end = bounds[owner]
+        if begin <= seen[owner] < end:
+            positions.append(position)
+        seen[owner] += 1
+    ids, types = encoding.ids, encoding.type_ids
+    return _Sequence([ids[each] for each in positions], [types[each] for each in positions], True)
+
+
+def _shares(counts: Sequence[int], most: int, truncation: Truncation | None) -> tuple[int, int]:
+    """Returns how many tokens of each text of a pair are kept, so that together they are `most`. The rules are those of
+    `truncate_encodings` in the package `tokenizers`.
+
+    Raises:
+        InvalidInput: the text that is to be truncated has too few tokens.
+    """
+    first, second = counts
+    match truncation:
+        case Truncation.ONLY_FIRST | Truncation.ONLY_SECOND:
+            other = second if truncation is Truncation.ONLY_FIRST else first
+            if other >= most:
+                raise InvalidInput(
+                    f"a pair has {first} and {second} tokens, but only its "
+                    f"{truncation.removeprefix('only_')} text is truncated, and {most} tokens fit",
+                    hint="shorten the other text, or set text.truncation of the version to longest_first",
+                )
+            return (most - other, other) if truncation is Truncation.ONLY_FIRST else (other, most - other)
+    shorter, longer = min(first, second), 0
+    longer = shorter if shorter > most else max(shorter, most - shorter)
+    if shorter + longer > most:
+        shorter = most // 2
+        longer = shorter + most % 2
+    return (longer, shorter) if first > second else (shorter, longer)
+
+
+def _padded(sequences: Sequence[_Sequence], what: TokenInput, length: int, processing: TextProcessing) -> Array:
     """Returns one kind of data for all texts, int64 `[texts, length]`."""
     filling = (processing.pad_id or 0) if what is TokenInput.IDS else 0
-    padded = np.full((len(encodings), length), filling, np.int64)
-    for row, encoding in zip(padded, encodings, strict=True):
-        values = _values(encoding, what)
+    padded = np.full((len(sequences), length), filling, np.int64)
+    for row, sequence in zip(padded, sequences, strict=True):
+        values = _values(sequence, what)
         if processing.padding_side is Side.LEFT:
             row[length - len(values) :] = values
         else:
@@ -194,15 +289,15 @@ def _padded(encodings: Sequence[Encoding], what: TokenInput, length: int, proces
     return padded
 
 
-def _values(encoding: Encoding, what: TokenInput) -> Sequence[int]:
+def _values(sequence: _Sequence, what: TokenInput) -> Sequence[int]:
     match what:
         case TokenInput.IDS:
-            return encoding.ids
+            return sequence.ids
         case TokenInput.MASK:
-            return encoding.attention_mask
+            return [1] * len(sequence.ids)
         case TokenInput.TYPES:
-            return encoding.type_ids
-    return range(len(encoding.ids))
+            return sequence.types
+    return range(len(sequence.ids))
 
 
 def bytes_of(tensors: Sequence[Array]) -> bytes:

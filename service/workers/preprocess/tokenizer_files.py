@@ -34,42 +34,38 @@ class TokenizerFiles:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loaded: OrderedDict[tuple[Digest, int], tuple[Tokenizer, int]] = OrderedDict()
+        self._loaded: OrderedDict[Digest, tuple[Tokenizer, int]] = OrderedDict()
 
-    def load(self, digest: Digest, most_tokens: int, descriptor: int) -> Tokenizer:
-        """Returns the tokenizer in the open file, which truncates texts to `most_tokens`. The tokenizer must not be
-        changed, because other threads use it.
+    def load(self, digest: Digest, descriptor: int) -> Tokenizer:
+        """Returns the tokenizer in the open file. It must not be changed, because other threads use it.
 
         Raises:
             InvalidInput: the file is not a valid tokenizer.
         """
-        return self.find(digest, most_tokens) or self.add(digest, most_tokens, read_tokenizer(descriptor))
+        return self.find(digest) or self.add(digest, read_tokenizer(descriptor))
 
-    def find(self, digest: Digest, most_tokens: int) -> Tokenizer | None:
+    def find(self, digest: Digest) -> Tokenizer | None:
         """Returns the tokenizer if it is loaded."""
-        key = digest, most_tokens
         with self._lock:
-            if key not in self._loaded:
+            if digest not in self._loaded:
                 return None
-            self._loaded.move_to_end(key)
-            return self._loaded[key][0]
+            self._loaded.move_to_end(digest)
+            return self._loaded[digest][0]
 
-    def add(self, digest: Digest, most_tokens: int, data: bytes) -> Tokenizer:
+    def add(self, digest: Digest, data: bytes) -> Tokenizer:
         """Loads the tokenizer in `data`, like `load`."""
-        key = digest, most_tokens
         if f"sha256:{sha256(data).hexdigest()}" != str(digest):
             raise InvalidInput("the file of the model's tokenizer is damaged", hint="upload it again")
-        tokenizer = load_tokenizer(data, most_tokens)
+        tokenizer = load_tokenizer(data)
         with self._lock:
-            self._loaded[key] = tokenizer, len(data)
+            self._loaded[digest] = tokenizer, len(data)
             while len(self._loaded) > 1 and sum(size for _, size in self._loaded.values()) > _KEPT_BYTES:
                 self._loaded.popitem(last=False)
         return tokenizer
 
 
-def load_tokenizer(data: bytes, most_tokens: int) -> Tokenizer:
-    """Returns the tokenizer that a `tokenizer.json` contains, without padding and without random choices. It truncates
-    texts to `most_tokens`, including special tokens.
+def load_tokenizer(data: bytes) -> Tokenizer:
+    """Returns the tokenizer that a `tokenizer.json` contains, without padding, truncation and random choices.
 
     Raises:
         InvalidInput: the file exceeds a limit, or the package `tokenizers` does not accept it.
@@ -80,7 +76,7 @@ def load_tokenizer(data: bytes, most_tokens: int) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_buffer(data)
         tokenizer.no_padding()
-        tokenizer.enable_truncation(most_tokens)
+        tokenizer.no_truncation()
         if getattr(tokenizer.model, "dropout", None) is not None:
             tokenizer.model.dropout = None  # which splits words at random, for training
     except (KeyboardInterrupt, SystemExit):

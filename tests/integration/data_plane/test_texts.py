@@ -76,6 +76,56 @@ async def test_several_texts_in_one_call(tables: Tables) -> None:
     assert response.json()["parameters"] == {"tokens": 12, "truncated": 1}
 
 
+PAIR_IDS, PAIR_TYPES = [2, 4, 7, 3, 12, 3, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]
+
+
+def pair_request(first: list[str], second: list[str]) -> dict[str, Any]:
+    inputs = [
+        {"name": name, "datatype": "BYTES", "shape": [len(texts)], "data": texts}
+        for name, texts in (("text", first), ("text_pair", second))
+    ]
+    return {"inputs": inputs}
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+async def test_a_pair_as_json(tables: Tables, is_reversed: bool) -> None:
+    body = pair_request(["the fox"], ["é"])
+    if is_reversed:
+        body["inputs"].reverse()
+    async with connect(tables) as client:
+        response = await client.post(INFER, json=body)
+    assert outputs(response) == {"ids": PAIR_IDS, "mask": [1, 1, 1, 1, 1, 1, 0, 0], "types": PAIR_TYPES}
+    assert response.json()["parameters"] == {"tokens": 6, "truncated": 0}
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+async def test_pairs_as_binary_data(tables: Tables, is_reversed: bool) -> None:
+    blobs = {
+        "text": struct.pack("<I", 7) + b"the fox" + struct.pack("<I", 3) + b"fox",
+        "text_pair": struct.pack("<I", 2) + "é".encode() + struct.pack("<I", 0),
+    }
+    names = list(blobs)[:: -1 if is_reversed else 1]
+    inputs = [
+        {"name": name, "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(blobs[name])}}
+        for name in names
+    ]
+    body, headers = packed({"inputs": inputs}, b"".join(blobs[name] for name in names))
+    async with connect(tables) as client:
+        found = outputs(await client.post("/v2/models/pair/infer", content=body, headers=headers))
+    assert found["ids"] == [*PAIR_IDS, 2, 7, 3, 3, 0, 0, 0, 0]
+    assert found["types"] == [*PAIR_TYPES, 0, 0, 0, 1, 0, 0, 0, 0]
+
+
+async def test_a_pair_over_grpc(tables: Tables) -> None:
+    plane, inputs = DataPlane(tables), []
+    for name, text in (("text", "the fox"), ("text_pair", "é")):
+        inputs.append(triton_grpc.InferInput(name, [1], "BYTES"))
+        inputs[-1].set_data_from_numpy(np.array([text], np.object_))
+    async with plane.lifespan(), triton_grpc.InferenceServerClient(plane.grpc) as client:
+        result = await client.infer("encoder", inputs)
+    assert (result.as_numpy("ids").tolist(), result.as_numpy("types").tolist()) == ([PAIR_IDS], [PAIR_TYPES])
+
+
 async def test_a_text_over_grpc(tables: Tables) -> None:
     plane = DataPlane(tables)
     text = triton_grpc.InferInput("text", [1], "BYTES")
@@ -98,6 +148,11 @@ async def test_a_text_over_grpc(tables: Tables) -> None:
         ("encoder", request("a", datatype="INT64", data=[1]), 400, "the model has no input 'text'"),
         ("tensors", request("a"), 400, "the model has no input 'text'"),
         ("encoder", request("x" * ((1 << 20) + 1)), 413, "text 0 has 1048577 bytes"),
+        ("pair", pair_request(["a", "b"], ["c"]), 400, "input 'text_pair' has shape [1]"),
+        ("pair", {"inputs": request("a")["inputs"] * 2}, 400, "input 'text' is given twice"),
+        ("pair", {"inputs": pair_request([], ["c"])["inputs"][1:]}, 400, "input 'text' is missing"),
+        ("encoder", pair_request(["a"], [1]), 400, "input 'text_pair' contains an element that is not a string"),  # type: ignore[list-item]
+        ("encoder", pair_request(["a"], ["x" * ((1 << 20) + 1)]), 413, "text_pair 0 has 1048577 bytes"),
     ],
 )
 async def test_requests_that_are_refused(tables: Tables, model: str, body: Any, status: int, error: str) -> None:

@@ -7,7 +7,7 @@ from pydantic import Field
 from service.api.control.wire.base import DIGEST_PATTERN, Wire
 from service.core.models.metadata import MAX_LABELS, Layout, Resample, Resize
 from service.core.models.task import Activation, Task
-from service.core.models.text import MAX_TOKENS, Side, TokenInput
+from service.core.models.text import MAX_TOKENS, Side, TokenInput, Truncation
 
 
 class Blob(Wire):
@@ -94,6 +94,12 @@ class TextProcessing(Wire):
     default_prompt: str | None = Field(None, description="The prompt that is used if a request names none.")
     strips: bool | None = Field(None, description="Whether white space around a text is removed.")
     lowercases: bool | None = Field(None, description="Whether a text is converted to lower case.")
+    truncation: Truncation | None = Field(
+        None, description="The text of a pair that is truncated; `longest_first` by default."
+    )
+    truncation_side: Side | None = Field(
+        None, description="The end at which tokens of a long text are removed; `right` by default."
+    )
 
 
 class Metadata(Wire):

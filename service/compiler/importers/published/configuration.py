@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.compiler.importers.published.files import Folder
+from service.core.errors import Unsupported
 from service.core.models.metadata import MAX_LABELS, ModelMetadata
 from service.core.models.task import Activation, Task
+from service.core.printable import printable
 
 CONFIG = "config.json"
 MODULES = "modules.json"  # only models of sentence-transformers have it
+SENTENCES_CONFIG = "config_sentence_transformers.json"
 
 # The end of an architecture's name, such as `BertForTokenClassification`.
 _TASKS: Mapping[str, Task] = {
@@ -20,7 +23,13 @@ _TASKS: Mapping[str, Task] = {
     "ForImageClassificationWithTeacher": Task.CLASSIFY_IMAGES,
     "ForObjectDetection": Task.DETECT,
 }
-_ACTIVATIONS: Mapping[str, Activation] = {"Identity": Activation.NONE, "Sigmoid": Activation.SIGMOID}
+# The classes of torch whose names sentence-transformers stores.
+_ACTIVATIONS: Mapping[str, Activation] = {
+    "Identity": Activation.NONE,
+    "Sigmoid": Activation.SIGMOID,
+    "Softmax": Activation.SOFTMAX,
+    "Tanh": Activation.TANH,
+}
 
 
 def read_configuration(folder: Folder) -> ModelMetadata:
@@ -30,20 +39,24 @@ def read_configuration(folder: Folder) -> ModelMetadata:
 
     Raises:
         InvalidInput: the file is not a JSON object.
+        Unsupported: the scores of the model are a function of its outputs that Octet does not compute.
     """
-    config = folder.json(CONFIG)
+    config, sentences = folder.json(CONFIG), folder.json(SENTENCES_CONFIG)
     labels = _labels(config)
+    is_cross_encoder = sentences.get("model_type") == "CrossEncoder"
     task = _task(folder, config, labels)
+    if is_cross_encoder and task is not Task.CLASSIFY:
+        task = Task.RERANK
+    elif MODULES in folder and not is_cross_encoder:
+        task = Task.EMBED
     return ModelMetadata(
         labels=() if task in (Task.EMBED, Task.RERANK) else labels,
         task=task,
-        activation=_activation(config, task, labels),
+        activation=_activation(config, sentences, task, labels),
     )
 
 
 def _task(folder: Folder, config: Mapping[str, Any], labels: tuple[str, ...]) -> Task | None:
-    if MODULES in folder:
-        return Task.EMBED
     architectures = config.get("architectures")
     names = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
     for name in names:
@@ -65,10 +78,16 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found.get(index, str(index)) for index in range(size)) if size <= MAX_LABELS else ()
 
 
-def _activation(config: Mapping[str, Any], task: Task | None, labels: tuple[str, ...]) -> Activation | None:
+def _activation(
+    config: Mapping[str, Any], sentences: Mapping[str, Any], task: Task | None, labels: tuple[str, ...]
+) -> Activation | None:
     match task:
         case Task.RERANK:
-            return _reranker_activation(config)
+            return _cross_encoder_activation(config, sentences) or Activation.SIGMOID
+        case Task.CLASSIFY if (activation := _cross_encoder_activation(config, sentences)) is not None:
+            return activation
+        case Task.CLASSIFY if config.get("problem_type") == "regression":
+            return Activation.NONE
         case Task.CLASSIFY:
             is_independent = config.get("problem_type") == "multi_label_classification" or len(labels) == 1
             return Activation.SIGMOID if is_independent else Activation.SOFTMAX
@@ -77,11 +96,19 @@ def _activation(config: Mapping[str, Any], task: Task | None, labels: tuple[str,
     return None
 
 
-def _reranker_activation(config: Mapping[str, Any]) -> Activation:
-    """Returns the activation that sentence-transformers stores as the name of a class of torch; by default, its
-    CrossEncoder computes a sigmoid.
+def _cross_encoder_activation(config: Mapping[str, Any], sentences: Mapping[str, Any]) -> Activation | None:
+    """Returns the activation that the CrossEncoder of sentence-transformers stores as the name of a class of torch.
+    Returns None without one: it then computes a sigmoid of a single score, and transformers a softmax of several.
     """
     nested = config.get("sentence_transformers")
-    name = nested.get("activation_fn") if isinstance(nested, dict) else None
+    name = sentences.get("activation_fn") or (nested.get("activation_fn") if isinstance(nested, dict) else None)
     name = name or config.get("sbert_ce_default_activation_function")
-    return _ACTIVATIONS.get(str(name).rpartition(".")[2], Activation.SIGMOID)
+    if not isinstance(name, str):
+        return None
+    found = _ACTIVATIONS.get(name.rpartition(".")[2])
+    if found is None:
+        raise Unsupported(
+            f"the folder names the function {printable(name)} for scores, which Octet does not compute",
+            hint=f"the functions are {', '.join(_ACTIVATIONS)}; remove the member to get the default",
+        )
+    return found

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from service.compiler.importers.onnx.file.message import Values, read_message
-from service.compiler.importers.published.configuration import CONFIG, MODULES, read_configuration
+from service.compiler.importers.published.configuration import CONFIG, MODULES, SENTENCES_CONFIG, read_configuration
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.layers import POOLED, layers_after
 from service.compiler.importers.published.modules import Steps, read_steps
 from service.compiler.importers.published.pictures import PREPROCESSOR, read_pictures
 from service.compiler.importers.published.texts import (
     LENGTHS,
-    SENTENCES_CONFIG,
     SPECIAL_TOKENS,
     TOKENIZER_CONFIG,
     read_text_processing,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from service.compiler.importers.published.configuration import CONFIG, MODULES
+from service.compiler.importers.published.configuration import CONFIG, MODULES, SENTENCES_CONFIG
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.modules import Steps
 from service.core.models.text import MAX_TOKENS, Side, TextProcessing
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
-SENTENCES_CONFIG = "config_sentence_transformers.json"
 LENGTHS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlnet_config.json")
 
 # Models whose first position is after that of the padding token, so that they have fewer positions than they declare.
@@ -31,6 +30,9 @@ def read_text_processing(folder: Folder, tokenizer: Mapping[str, Any], steps: St
     """
     settings, sentences = folder.json(TOKENIZER_CONFIG), folder.json(SENTENCES_CONFIG)
     side = settings.get("padding_side")
+    truncation = tokenizer.get("truncation")
+    stored_end = truncation.get("direction") if isinstance(truncation, dict) else None
+    end = str(settings.get("truncation_side", stored_end)).lower()
     prompts = sentences.get("prompts")
     named = {name: text for name, text in prompts.items() if isinstance(text, str)} if isinstance(prompts, dict) else {}
     default = sentences.get("default_prompt_name")
@@ -45,6 +47,7 @@ def read_text_processing(folder: Folder, tokenizer: Mapping[str, Any], steps: St
         lowercases=True if lengths.get("do_lower_case") is True else None,
         pooling=() if steps.layers else steps.pooling,  # the model file then contains the pooling
         normalize=steps.normalize,
+        truncation_side=Side.LEFT if end == "left" else None,
     )
 
 

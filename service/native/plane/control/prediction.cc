@@ -155,12 +155,12 @@ void Prediction::take(const std::vector<std::string_view>& following) {
 void Prediction::fill() {
   for (size_t index = 0; index < inputs_.size(); ++index) {
     const GivenInput& given = request_.inputs[index];
-    const TensorSpec& spec = model_->signature.inputs[given.index];
     Input& input = inputs_[index];
     if (given.is_text) {
-      input.file = join_texts(given.elements, std::move(input.file), given.shape[0]);
+      input.file = join_texts(given.elements, std::move(input.file), given.shape[0], given.index);
       continue;
     }
+    const TensorSpec& spec = model_->signature.inputs[given.index];
     if (given.is_picture) {
       if (auto* contents = std::get_if<Contents>(&given.elements)) {
         input.file = only_content(contents->message, spec);
@@ -180,6 +180,10 @@ void Prediction::fill() {
     if (input.shared) input.shared->read(input.tensor.data());
     check_elements(spec, input.tensor.data(), input.tensor.bytes());
   }
+  if (has_pairs()) {
+    if (request_.inputs[0].index == kTextPair) inputs_[0].file.swap(inputs_[1].file);
+    inputs_[0].file += std::exchange(inputs_[1].file, {});
+  }
 }
 
 std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
@@ -198,7 +202,7 @@ void Prediction::set_picture(size_t index, std::string_view tensor) {
 }
 
 std::string_view Prediction::texts() const {
-  bool is_text = request_.inputs.size() == 1 && request_.inputs[0].is_text;
+  bool is_text = !request_.inputs.empty() && request_.inputs[0].is_text;
   return is_text ? std::string_view(inputs_[0].file) : std::string_view();
 }
 

@@ -86,8 +86,10 @@ class Prediction {
   void set_picture(size_t index, std::string_view tensor);
 
   // Returns the texts to convert to tensors, each with its length before it (uint32); empty if the request has none.
+  // The second texts of pairs follow all first texts.
   std::string_view texts() const;
-  int64_t text_count() const { return request_.inputs[0].shape[0]; }  // the number of these texts
+  int64_t text_count() const { return request_.inputs[0].shape[0]; }  // the number of these texts, or of pairs
+  bool has_pairs() const { return request_.inputs.size() == 2 && request_.inputs[0].is_text; }
   // Sets the tensors of all inputs, one after the other in `tensors`. `json` contains their shapes, and the numbers of
   // tokens. Throws Problem if they do not fit the model.
   void set_texts(std::string_view json, std::string_view tensors);

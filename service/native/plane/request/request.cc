@@ -2,6 +2,7 @@
 
 #include "request/buckets.h"
 #include "request/picture.h"
+#include "request/texts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -100,34 +101,63 @@ size_t index_of(const std::vector<TensorSpec>& specs, const std::string& name) {
   return static_cast<size_t>(found - specs.begin());
 }
 
-constexpr std::string_view kText = "text", kBytesType = "BYTES";
+constexpr std::string_view kBytesType = "BYTES";
 constexpr int64_t kMostTexts = 1024;
 
+size_t text_index_of(std::string_view name) {
+  return static_cast<size_t>(std::find(kTextInputs.begin(), kTextInputs.end(), name) - kTextInputs.begin());
+}
+
+// Returns true if an input consists of texts, and the model has no input of that name.
+bool is_text(const SentInput& sent, const Signature& signature) {
+  return text_index_of(sent.name) < kTextInputs.size() && sent.datatype == kBytesType &&
+         index_of(signature.inputs, sent.name) == signature.inputs.size();
+}
+
 // Returns true if the request consists of texts, from which all inputs of the model are computed.
-bool is_text(const std::vector<SentInput>& sent, const Signature& signature) {
-  return signature.takes_text && sent.size() == 1 && sent[0].name == kText && sent[0].datatype == kBytesType &&
-         index_of(signature.inputs, sent[0].name) == signature.inputs.size();
+bool consists_of_text(const std::vector<SentInput>& sent, const Signature& signature) {
+  return signature.takes_text && !sent.empty() &&
+         std::all_of(sent.begin(), sent.end(), [&](const SentInput& each) { return is_text(each, signature); });
+}
+
+[[noreturn]] void refuse_text(std::string_view name, const std::string& what, std::string hint = {}) {
+  std::string tensor(name);
+  throw Problem(ErrorType::kInvalidTensor, "input '" + tensor + "' " + what, std::move(hint), tensor);
 }
 
 GivenInput build_text(SentInput sent) {
   bool is_list = sent.shape.size() == 1 || (sent.shape.size() == 2 && sent.shape[1] == 1);
   if (!is_list || sent.shape[0] < 1 || sent.shape[0] > kMostTexts) {
-    throw Problem(ErrorType::kInvalidTensor, "input 'text' has shape " + brief_json(format_shape(sent.shape)),
-                  "its shape is [N], the number of texts, from 1 to " + std::to_string(kMostTexts), sent.name);
+    refuse_text(sent.name, "has shape " + brief_json(format_shape(sent.shape)),
+                "its shape is [N], the number of texts, from 1 to " + std::to_string(kMostTexts));
   }
   if (std::holds_alternative<SharedRange>(sent.elements)) {
-    throw Problem(ErrorType::kInvalidTensor, "input 'text' is in shared memory, which may contain tensors only", {},
-                  sent.name);
+    refuse_text(sent.name, "is in shared memory, which may contain tensors only");
   }
-  return {0, std::move(sent.shape), true, false, std::move(sent.elements), 0, true};
+  return {text_index_of(sent.name), std::move(sent.shape), true, false, std::move(sent.elements), 0, true};
+}
+
+std::vector<GivenInput> texts_of(std::vector<SentInput> sent) {
+  std::vector<GivenInput> found;
+  for (SentInput& each : sent) {
+    for (const GivenInput& other : found) {
+      if (kTextInputs[other.index] == each.name) refuse_text(each.name, "is given twice");
+    }
+    found.push_back(build_text(std::move(each)));
+  }
+  if (found.size() == 1 && found[0].index == kTextPair) {
+    refuse_text(kTextInputs[kText], "is missing", "text_pair contains the second text of each pair");
+  }
+  if (found.size() == 2 && found[0].shape[0] != found[1].shape[0]) {
+    const GivenInput& pairs = found[found[0].index == kTextPair ? 0 : 1];
+    refuse_text(kTextInputs[kTextPair], "has shape " + brief_json(format_shape(pairs.shape)),
+                "its shape is that of text, because both together are pairs");
+  }
+  return found;
 }
 
 std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& signature, int64_t& samples) {
-  if (is_text(sent, signature)) {
-    std::vector<GivenInput> found;
-    found.push_back(build_text(std::move(sent[0])));
-    return found;
-  }
+  if (consists_of_text(sent, signature)) return texts_of(std::move(sent));
   bool may_be_batch = signature.is_batched && !sent.empty() && !sent[0].shape.empty() && sent[0].shape[0] >= 1 &&
                       sent[0].shape[0] <= signature.batches;
   samples = may_be_batch ? sent[0].shape[0] : 1;
@@ -136,7 +166,7 @@ std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& 
   for (SentInput& each : sent) {
     size_t index = index_of(signature.inputs, each.name);
     if (index == signature.inputs.size()) {
-      bool is_untokenized = each.name == kText && each.datatype == kBytesType && !signature.takes_text;
+      bool is_untokenized = is_text(each, signature) && !signature.takes_text;
       throw Problem(ErrorType::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
                     is_untokenized ? "set the version's tokenizer, or send tensors" : takes(signature.inputs));
     }

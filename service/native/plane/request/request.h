@@ -38,7 +38,7 @@ struct Terms {
 };
 
 struct GivenInput {
-  size_t index;  // the index in the model's signature
+  size_t index;  // the index in the model's signature; for a text, the index in kTextInputs
   Shape shape;
   bool is_picture;  // True if the preprocessing process must decode it.
   bool is_bare;     // The picture is the whole body, without a length before it.

@@ -16,8 +16,9 @@ namespace {
 
 constexpr int kBytesContents = 8;  // of InferTensorContents in service/api/grpc/inference.proto
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw Problem(ErrorType::kInvalidTensor, "input 'text' " + what, {}, "text");
+[[noreturn]] void refuse(size_t input, const std::string& what) {
+  std::string name(kTextInputs[input]);
+  throw Problem(ErrorType::kInvalidTensor, "input '" + name + "' " + what, {}, name);
 }
 
 void append(std::string& to, std::string_view text) {
@@ -48,11 +49,11 @@ std::string join_contents(std::string_view message) {
   return joined;
 }
 
-std::string join_json(const JsonElements& elements) {
+std::string join_json(const JsonElements& elements, size_t input) {
   std::string joined;
   JsonReader json(elements.text, elements.first_byte);
   json.array([&] {
-    if (json.peek() != '"') refuse("contains an element that is not a string");
+    if (json.peek() != '"') refuse(input, "contains an element that is not a string");
     append(joined, json.string());
   });
   return joined;
@@ -73,19 +74,19 @@ bool is_possible(const Shape& shape, const Signature& signature, size_t input, i
 
 }  // namespace
 
-std::string join_texts(const Elements& elements, std::string following, int64_t count) {
+std::string join_texts(const Elements& elements, std::string following, int64_t count, size_t input) {
   std::string joined;
   if (auto* json = std::get_if<JsonElements>(&elements)) {
-    joined = join_json(*json);
+    joined = join_json(*json, input);
   } else if (auto* contents = std::get_if<Contents>(&elements)) {
     joined = join_contents(contents->message);
   } else {
     joined = std::move(following);
   }
   int64_t found = count_of(joined);
-  if (found < 0) refuse("is not a list of texts, each with its length before it (a little-endian uint32)");
+  if (found < 0) refuse(input, "is not a list of texts, each with its length before it (a little-endian uint32)");
   if (found != count)
-    refuse("has " + std::to_string(found) + " texts, but its shape is [" + std::to_string(count) + "]");
+    refuse(input, "has " + std::to_string(found) + " texts, but its shape is [" + std::to_string(count) + "]");
   return joined;
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from service.core.digest import digest_of
 from service.core.errors import InvalidInput
-from service.core.models.text import MAX_TOKENIZER_BYTES, NO_TEXT, Pooling, Side, TextProcessing, TokenInput
+from service.core.models.text import MAX_TOKENIZER_BYTES, NO_TEXT, Pooling, Side, TextProcessing, TokenInput, Truncation
 
 DIGEST = digest_of(b"{}")
 ALL = TextProcessing(
@@ -25,6 +25,8 @@ ALL = TextProcessing(
     default_prompt="document",
     strips=True,
     lowercases=False,
+    truncation=Truncation.ONLY_SECOND,
+    truncation_side=Side.LEFT,
 )
 
 

@@ -123,7 +123,15 @@ def test_the_locked_process_decodes_pictures_and_tokenizes_texts(tmp_path: Path)
         ({**common, "question": 1, "kind": "picture", "pixels": 48, "input": image}, picture.getvalue()),
         (
             {
-                **{**common, "question": 2, "kind": "text", "passes": True, "batches": 1, "pads": False},
+                **{
+                    **common,
+                    "question": 2,
+                    "kind": "text",
+                    "passes": True,
+                    "batches": 1,
+                    "pairs": False,
+                    "pads": False,
+                },
                 "inputs": [{"name": "input_ids", "datatype": "INT32", "shapes": [[1, 4]]}],
                 "text": {"tokenizer": str(digest_of(data)), "tokenizer_bytes": len(data)},
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 
@@ -10,14 +11,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
-from service.core.models.text import Side, TextProcessing, TokenInput
+from service.core.models.text import Side, TextProcessing, TokenInput, Truncation
 from service.workers.preprocess.texts import (
     MAX_TEXT_BYTES,
+    Text,
     Tokenized,
     TokenSpec,
     bytes_of,
     lengths_of,
-    most_tokens,
     split_texts,
     tokenize,
 )
@@ -31,7 +32,7 @@ PLAIN = TextProcessing()
 
 
 def tokens(
-    texts: Sequence[str],
+    texts: Sequence[Text],
     inputs: Sequence[TokenSpec] = INPUTS,
     processing: TextProcessing = PLAIN,
     batches: int = 1,
@@ -39,8 +40,7 @@ def tokens(
 ) -> Tokenized:
     lengths = lengths_of(processing, inputs, len(texts), batches)
     data = (tokenizer or wordpiece()).to_str().encode()
-    loaded = load_tokenizer(data, most_tokens(lengths, processing))
-    return tokenize(loaded, texts, processing, inputs, lengths)
+    return tokenize(load_tokenizer(data), texts, processing, inputs, lengths)
 
 
 def rows(tokenized: Tokenized) -> list[list[list[int]]]:
@@ -75,14 +75,14 @@ def test_the_smallest_bucket_that_fits_is_used(text: str, length: int) -> None:
 
 def test_a_model_that_pads_gets_the_length_of_the_longest_text() -> None:
     lengths = lengths_of(PLAIN, BUCKETS, 2, 1)
-    tokenizer = load_tokenizer(wordpiece().to_str().encode(), most_tokens(lengths, PLAIN))
+    tokenizer = load_tokenizer(wordpiece().to_str().encode())
     found = tokenize(tokenizer, ["fox", "the fox"], PLAIN, BUCKETS, lengths, pads=True)
     assert found.tensors[0].tolist() == [[2, 7, 3, 0], [2, 4, 7, 3]]
 
 
 def test_a_text_that_only_a_missing_build_would_fit_is_not_truncated() -> None:
     lengths = lengths_of(PLAIN, INPUTS, 1, 1)
-    tokenizer, long = load_tokenizer(wordpiece().to_str().encode(), 8), ["fox " * 9]
+    tokenizer, long = load_tokenizer(wordpiece().to_str().encode()), ["fox " * 9]
     with pytest.raises(NotReady, match="text 0 has more than 8 tokens"):
         tokenize(tokenizer, long, PLAIN, INPUTS, lengths, is_partial=True)
     assert tokenize(tokenizer, long, TextProcessing(max_length=8), INPUTS, lengths, is_partial=True).truncated == [0]
@@ -93,6 +93,60 @@ def test_only_buckets_for_so_many_texts_are_used() -> None:
     assert tokens(["fox", "the"], BUCKETS).tensors[0].shape == (2, 8)
     with pytest.raises(InvalidTensor, match="the request has 3 texts"):
         tokens(["fox"] * 3, BUCKETS)
+
+
+PAIR = ("the quick fox", "the brown fox jumps over the fox")
+
+
+def test_a_pair_has_the_types_of_its_texts() -> None:
+    found = tokens([("the fox", "é")])
+    assert rows(found) == [[[2, 4, 7, 3, 12, 3, 0, 0]], [[1, 1, 1, 1, 1, 1, 0, 0]], [[0, 0, 0, 0, 1, 1, 0, 0]]]
+    assert (found.tokens, found.truncated) == ([6], [])
+
+
+@pytest.mark.parametrize(
+    ("truncation", "side", "ids", "types"),
+    [
+        (None, None, [2, 4, 5, 3, 4, 6, 7, 3], [0, 0, 0, 0, 1, 1, 1, 1]),
+        (Truncation.LONGEST_FIRST, Side.LEFT, [2, 5, 7, 3, 11, 4, 7, 3], [0, 0, 0, 0, 1, 1, 1, 1]),
+        (Truncation.ONLY_SECOND, Side.RIGHT, [2, 4, 5, 7, 3, 4, 6, 3], [0, 0, 0, 0, 0, 1, 1, 1]),
+    ],
+)
+def test_a_long_pair_is_truncated(
+    truncation: Truncation | None, side: Side | None, ids: list[int], types: list[int]
+) -> None:
+    processing = TextProcessing(truncation=truncation, truncation_side=side)
+    found = tokens([PAIR], processing=processing)
+    assert (rows(found)[0], rows(found)[2], found.truncated) == ([ids], [types], [0])
+
+
+@pytest.mark.parametrize("make", [wordpiece, byte_level, unigram])
+@pytest.mark.parametrize("truncation", list(Truncation))
+@pytest.mark.parametrize("side", list(Side))
+def test_pairs_are_truncated_as_the_package_does(
+    make: Callable[[], Tokenizer], truncation: Truncation, side: Side
+) -> None:
+    (spec,) = [TokenSpec("input_ids", "INT64", ((1, 64),))]
+    texts = [" ".join(["the quick fox jumps"] * count) for count in (0, 1, 2, 4, 9)]
+    processing = TextProcessing(max_length=24, truncation=truncation, truncation_side=side)
+    reference = make()
+    reference.enable_truncation(24, strategy=truncation.value, direction=side.value)
+    for pair in itertools.product(texts, texts):
+        try:
+            expected = reference.encode(*pair).ids
+        except Exception:
+            with pytest.raises(InvalidInput, match="tokens fit"):
+                tokens([pair], [spec], processing, tokenizer=make())
+            continue
+        found = tokens([pair], [spec], processing, tokenizer=make())
+        assert found.tensors[0][0, : found.tokens[0]].tolist() == expected
+
+
+def test_a_long_pair_takes_no_more_memory_than_its_tokens() -> None:
+    """The package's own truncation creates the combinations of all removed parts: here 10**8 sequences."""
+    (spec,) = [TokenSpec("input_ids", "INT64", ((1, 8),))]
+    found = tokens([("fox " * 50_000, "the " * 50_000)], [spec])
+    assert rows(found) == [[[2, 7, 7, 3, 4, 4, 4, 3]]]
 
 
 def test_padding_may_come_first_and_have_another_id() -> None:
@@ -109,6 +163,7 @@ def test_inputs_with_other_names_get_the_data_that_the_metadata_names() -> None:
 def test_a_prompt_comes_first_and_spaces_are_removed() -> None:
     processing = TextProcessing(prompts={"query": " the quick "}, default_prompt="query", strips=True)
     assert rows(tokens(["fox "], processing=processing))[0] == [[2, 4, 5, 7, 3, 0, 0, 0]]
+    assert rows(tokens([("fox", " fox ")], processing=processing))[0] == [[2, 4, 5, 7, 3, 7, 3, 0]]
 
 
 @pytest.mark.parametrize("make", [wordpiece, byte_level, unigram])
@@ -135,6 +190,9 @@ def test_texts_are_split_by_their_lengths() -> None:
     assert split_texts(data) == texts
     with pytest.raises(InvalidInput, match="text 0 is not UTF-8 at byte 1"):
         split_texts(struct.pack("<I", 2) + b"a\xff")
+    assert split_texts(data + data, are_pairs=True) == [(each, each) for each in texts]
+    with pytest.raises(InvalidInput, match="text_pair 0 is not UTF-8 at byte 0"):
+        split_texts(struct.pack("<II", 0, 1) + b"\xff", are_pairs=True)
     with pytest.raises(TooLarge, match="text 0 has 1048577 bytes"):
         split_texts(struct.pack("<I", MAX_TEXT_BYTES + 1) + bytes(MAX_TEXT_BYTES + 1))
 

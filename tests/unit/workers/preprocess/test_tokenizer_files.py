@@ -61,7 +61,13 @@ def nested(depth: int) -> dict[str, Any]:
 )
 def test_files_that_are_refused(data: bytes, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
-        load_tokenizer(data, 8)
+        load_tokenizer(data)
+
+
+def test_the_truncation_of_a_file_is_not_used() -> None:
+    tokenizer = wordpiece()
+    tokenizer.enable_truncation(4)
+    assert len(load_tokenizer(tokenizer.to_str().encode()).encode("fox " * 9).ids) == 11
 
 
 def test_a_vocabulary_does_not_count_as_depth_or_patterns() -> None:
@@ -73,19 +79,17 @@ def test_a_vocabulary_does_not_count_as_depth_or_patterns() -> None:
 def test_words_are_not_split_at_random() -> None:
     members = json.loads(byte_level().to_str())
     members["model"]["dropout"] = 0.5
-    assert load_tokenizer(json.dumps(members).encode(), 8).model.dropout is None
+    assert load_tokenizer(json.dumps(members).encode()).model.dropout is None
 
 
-def test_a_tokenizer_is_loaded_once_for_each_length(tmp_path: Path) -> None:
+def test_a_tokenizer_is_loaded_once(tmp_path: Path) -> None:
     path, files = tmp_path / "tokenizer.json", TokenizerFiles()
     path.write_bytes(DATA)
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        first = files.load(digest_of(DATA), 8, descriptor)
-        assert files.load(digest_of(DATA), 8, descriptor) is first
-        shorter = files.load(digest_of(DATA), 4, descriptor)
-        assert len(shorter.encode("fox fox fox fox").ids) == 4
+        first = files.load(digest_of(DATA), descriptor)
+        assert files.load(digest_of(DATA), descriptor) is first
         with pytest.raises(InvalidInput, match="is damaged"):
-            files.load(digest_of(b"another"), 8, descriptor)
+            files.load(digest_of(b"another"), descriptor)
     finally:
         os.close(descriptor)

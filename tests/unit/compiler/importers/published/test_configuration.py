@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.compiler.importers.published.configuration import read_configuration
+from service.core.errors import Unsupported
 from service.core.models.task import Activation, Task
 from tests.support.published_model import BERT, TOKENIZER, write
 
@@ -47,6 +48,19 @@ def config(architecture: str, **members: Any) -> dict[str, Any]:
             Task.RERANK,
             Activation.NONE,
         ),
+        (
+            config("Qwen3ForSequenceClassification", sbert_ce_default_activation_function="torch.nn.Tanh", **ONE),
+            Task.RERANK,
+            Activation.TANH,
+        ),
+        (
+            config(
+                "BertForSequenceClassification", sentence_transformers={"activation_fn": "torch.nn.Identity"}, **TWO
+            ),
+            Task.CLASSIFY,
+            Activation.NONE,
+        ),
+        (config("BertForSequenceClassification", problem_type="regression", **TWO), Task.CLASSIFY, Activation.NONE),
         (config("BertForTokenClassification", **TWO), Task.CLASSIFY_TOKENS, Activation.SOFTMAX),
         (config("ViTForImageClassification", **TWO), Task.CLASSIFY_IMAGES, Activation.SOFTMAX),
         (config("DetrForObjectDetection", **TWO), Task.DETECT, None),
@@ -70,6 +84,30 @@ def test_the_architecture_defines_the_task(
 def test_a_model_of_sentence_transformers_embeds_whatever_its_architecture_is(tmp_path: Path) -> None:
     folder = write(tmp_path, {"config.json": config("Qwen3ForCausalLM"), "modules.json": []})
     assert read_configuration(folder).task is Task.EMBED
+
+
+@pytest.mark.parametrize(
+    ("members", "sentences", "task", "activation"),
+    [
+        (config("BertForSequenceClassification", **ONE), {}, Task.RERANK, Activation.SIGMOID),
+        (config("ModernBertModel"), {"activation_fn": "torch.nn.Identity"}, Task.RERANK, Activation.NONE),
+        (config("BertForSequenceClassification", **TWO), {}, Task.CLASSIFY, Activation.SOFTMAX),
+    ],
+)
+@pytest.mark.parametrize("files", [{}, {"modules.json": []}])
+def test_a_cross_encoder_of_sentence_transformers_ranks(
+    tmp_path: Path, members: Any, sentences: Any, task: Task, activation: Activation, files: Any
+) -> None:
+    sentences = {"model_type": "CrossEncoder", **sentences}
+    folder = write(tmp_path, {"config.json": members, "config_sentence_transformers.json": sentences, **files})
+    found = read_configuration(folder)
+    assert (found.task, found.activation) == (task, activation)
+
+
+def test_an_activation_that_is_not_computed_is_refused(tmp_path: Path) -> None:
+    members = config("BertForSequenceClassification", sentence_transformers={"activation_fn": "my.own.Function"}, **ONE)
+    with pytest.raises(Unsupported, match=r"the function my\.own\.Function"):
+        read_configuration(write(tmp_path, {"config.json": members}))
 
 
 def test_a_missing_label_is_the_number_of_its_class(tmp_path: Path) -> None:
