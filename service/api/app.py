@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from service import __version__
 from service.api import problems
 from service.api.control import openapi, page, paths
+from service.api.control.predicting import Predictions
 from service.api.control.queries import check_query
 from service.api.control.routes import (
     aliases,
@@ -101,7 +102,7 @@ def create_app(services: Services) -> FastAPI:
     add_formats(services.settings)
     app = control_plane()
     app.add_middleware(with_middleware, services=services)
-    app.state.services = services
+    app.state.services, app.state.predictions = services, Predictions(services.settings)
     app.router.lifespan_context = _lifespan
     app.router.routes[:0] = repository_routes.routes(services)
     app.router.routes += [*page.routes(), *page.reference_routes()]
@@ -119,3 +120,4 @@ def create_app(services: Services) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with at_work(app.state.services):
         yield
+    await app.state.predictions.close()

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.api.control.predicting import Predictions
 from service.api.services import Services
 
 
@@ -13,4 +14,9 @@ async def _of(request: Request) -> Services:  # async, because FastAPI runs a sy
     return cast(Services, request.app.state.services)
 
 
+async def _predictions_of(request: Request) -> Predictions:
+    return cast(Predictions, request.app.state.predictions)
+
+
 ServicesOf = Annotated[Services, Depends(_of)]
+PredictionsOf = Annotated[Predictions, Depends(_predictions_of)]

@@ -128,6 +128,28 @@ def encoder(texts: int = 1, tokens: int = 8) -> FunctionRunner:
     return FunctionRunner(signature, "".join(copies))
 
 
+def reranker(tokens: int = 12) -> FunctionRunner:
+    """Returns a model of pairs. Its score is the number of tokens of the second text that are in the first one, minus
+    2; special tokens, whose ids are below 4, do not count.
+    """
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    signature = ModelSignature(
+        tuple(tensor(name, "INT64", 1, tokens) for name in names), (tensor("logits", "FP32", 1, 1),)
+    )
+    body = """
+      logits[0] = attention_mask[0] ? -2 : 0;
+      for (int i = 0; i < count_input_ids; ++i) {
+        if (token_type_ids[i] != 1 || input_ids[i] < 4) continue;
+        for (int j = 0; j < i; ++j) {
+          if (token_type_ids[j] != 0 || input_ids[j] != input_ids[i]) continue;
+          logits[0] += 1;
+          break;
+        }
+      }
+    """
+    return FunctionRunner(signature, body)
+
+
 def tally() -> FunctionRunner:
     """Returns a model with state: y is 100 plus the sum of all inputs of the sequence."""
     total = State(tensor("total", "INT32", 1), np.array([100], "<i4").tobytes())

@@ -39,7 +39,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 )
 
 
-_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict|/v1/embeddings")
+_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict|/v1/(embeddings|rerank)")
 
 
 def is_prediction(path: str) -> bool:

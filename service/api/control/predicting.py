@@ -8,17 +8,16 @@ like all others.
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
-import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from service.core.errors import InvalidInput, NotReady, OctetError, TooLarge, UnsupportedFormat, from_json
-from service.core.models.picture import format_of
+from service.api.control.samples import Sample
+from service.core.errors import InvalidInput, NotReady, OctetError, from_json
 from service.core.settings import Settings
 
 if TYPE_CHECKING:  # httpx and NumPy are imported when they are used: a server of tensors needs neither here
@@ -27,146 +26,181 @@ if TYPE_CHECKING:  # httpx and NumPy are imported when they are used: a server o
     from service.core.models.metadata import ModelMetadata
     from service.core.models.signature import ModelSignature, TensorSpec
 
-MAX_SAMPLES = 1024  # the limit for the samples of one request
-_PARALLEL = 16
+_PARALLEL = 16  # the number of requests that one request becomes at a time
+_MOST_CONNECTIONS = 64
 _TIMEOUT_S = 600.0  # the data plane ends requests by their own deadlines
-_HINT = "send a picture, JSON with text, values, inputs or rows, or CSV"
+# The interval at which a model's description is read again. The data plane learns of changes at the same interval.
+_REFRESH_S = 0.5
+_MOST_DESCRIBED = 256
 
 Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The data of one prediction. One of the members is set.
+class Predicted:
+    """The result of one sample.
 
     Attributes:
-        values: real values for the only input, in nested lists or one list.
-        inputs: real values for each input, by name.
-        tokens: the token ids of a text.
+        tokens: the number of tokens of a text; 0 for other samples.
+        is_truncated: true if the text was longer than the model's maximum.
     """
 
-    picture: bytes | None = None
-    text: str | None = None
-    tokens: Sequence[int] | None = None
-    values: Any = None
-    inputs: Mapping[str, Any] | None = None
+    result: Result
+    tokens: int = 0
+    is_truncated: bool = False
+
+    def to_json(self) -> Result:
+        """Returns the result with the member `truncated` if the text was truncated."""
+        return {**self.result, **({"truncated": True} if self.is_truncated else {})}
 
 
-def samples_of(body: bytes, content_type: str) -> tuple[list[Sample], bool]:
-    """Returns the samples in a body, and true if the body contains a list of samples, even one with a single sample.
+@dataclass(frozen=True)
+class Described:
+    """The signature and the metadata of a version of a model, as the data plane describes them."""
 
-    Raises:
-        InvalidInput: the body is malformed.
-        TooLarge: the body has more than `MAX_SAMPLES` samples.
-        UnsupportedFormat: the body has another type.
+    signature: ModelSignature
+    metadata: ModelMetadata
+
+
+class Predictions:
+    """Sends predictions by task to this server's data plane. One object serves the whole application; its connections
+    stay open. For one event loop.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if format_of(body) is not None or kind.startswith("image/"):
-        return [Sample(picture=body)], False
-    if kind == "text/csv":
-        return _limited(_rows(_text_of(body))), True
-    if kind == "text/plain":
-        return [Sample(text=_text_of(body))], False
-    if kind == "application/json" or body.lstrip()[:1] in (b"{", b"["):
-        return _samples_in(_json_of(body))
-    raise UnsupportedFormat(f"a body of the type {kind or 'that is missing'} is not an input of a model", hint=_HINT)
 
+    def __init__(self, settings: Settings, client: httpx.AsyncClient | None = None) -> None:
+        """
+        Args:
+            client: a client whose base URL is that of the data plane; None to create one when it is needed. This object
+                owns it from now on.
+        """
+        self._settings, self._client = settings, client
+        self._changed_ns = _changed_ns(settings)
+        self._replaced: list[httpx.AsyncClient] = []
+        # by the caller's key and the path of a model: the description, and the time at which it was requested
+        self._described: OrderedDict[tuple[str, str], tuple[asyncio.Task[Described], float]] = OrderedDict()
 
-async def predict(
-    settings: Settings,
-    path: str,
-    headers: Mapping[str, str],
-    samples: Sequence[Sample],
-    top: int | None,
-) -> list[Result]:
-    """Returns the result of each sample, in order.
+    async def close(self) -> None:
+        """Closes the connections."""
+        for client in filter(None, (*self._replaced, self._client)):
+            await client.aclose()
 
-    Args:
-        path: the path of the model, such as `/v2/models/digits`.
-        headers: the headers to pass on, such as the caller's key.
+    async def send(self, method: str, path: str, headers: Mapping[str, str], content: bytes = b"") -> httpx.Response:
+        """Returns a successful response of the data plane.
 
-    Raises:
-        OctetError: the data plane refused a request, or a sample does not fit the model.
-    """
-    async with predictor(settings, path, headers, top) as model:
-        return list(await asyncio.gather(*map(model.predict, samples)))
+        Raises:
+            OctetError: the data plane refused the request, or did not respond.
+        """
+        import httpx
 
+        try:
+            response = await self._connected().request(method, path, content=content, headers=dict(headers))
+        except httpx.TransportError as error:
+            raise NotReady("the data plane did not respond", hint="try again", retry_after_s=1) from error
+        if not response.is_success:
+            raise _error_of(response)
+        return response
 
-@asynccontextmanager
-async def predictor(
-    settings: Settings, path: str, headers: Mapping[str, str], top: int | None = None
-) -> AsyncIterator[TaskPredictor]:
-    """Yields the predictor of a model. Arguments and errors as for `predict`."""
-    import httpx
+    async def describe(self, path: str, headers: Mapping[str, str]) -> Described:
+        """Returns the description of the model at `path`, which is at most `_REFRESH_S` old.
 
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    address = f"[{host}]" if ":" in host else host
-    scheme = "http" if settings.tls_cert is None else "https"
-    # Without TLS, no certificates need to be loaded, which would take 20 ms.
-    verify = False if settings.tls_cert is None else _own_certificate(settings)
-    limits = httpx.Limits(max_connections=_PARALLEL)
-    async with httpx.AsyncClient(
-        base_url=f"{scheme}://{address}:{settings.port}",
-        headers=dict(headers),
-        limits=limits,
-        verify=verify,
-        timeout=_TIMEOUT_S,
-        trust_env=False,
-    ) as client:
-        described = (await _send(client, "GET", path)).json()
-        yield TaskPredictor(client, path, described, top)
+        Raises:
+            OctetError: as `send`.
+        """
+        key = headers.get("authorization", ""), path
+        task, asked_s = self._described.get(key, (None, 0.0))
+        if task is None or (task.done() and (time.monotonic() - asked_s > _REFRESH_S or task.exception() is not None)):
+            task = asyncio.create_task(self._describe(path, headers))
+            self._described[key] = task, time.monotonic()
+            self._described.move_to_end(key)
+            while len(self._described) > _MOST_DESCRIBED:
+                self._described.popitem(last=False)
+        return await asyncio.shield(task)
+
+    async def _describe(self, path: str, headers: Mapping[str, str]) -> Described:
+        from service.runtime.protocol import metadata_of, signature_of
+
+        document = (await self.send("GET", path, headers)).json()
+        return Described(signature_of(document), metadata_of(document))
+
+    def _connected(self) -> httpx.AsyncClient:
+        """Returns the client. A new one is created if the server's certificate has changed."""
+        changed_ns = _changed_ns(self._settings)
+        if self._client is None or self._changed_ns != changed_ns:
+            if self._client is not None:
+                self._replaced.append(self._client)  # requests may still use it
+            self._client, self._changed_ns = _create_client(self._settings), changed_ns
+        return self._client
 
 
 class TaskPredictor:
-    """Sends the samples of one model to the data plane.
+    """Sends the samples of one request to a model."""
 
-    Attributes:
-        metadata: the metadata of the version.
-    """
-
-    def __init__(self, client: httpx.AsyncClient, path: str, described: Mapping[str, Any], top: int | None) -> None:
-        from service.runtime.protocol import metadata_of, signature_of
-
-        self._client, self._path, self._top = client, path, top
-        self._signature: ModelSignature = signature_of(described)
-        self.metadata: ModelMetadata = metadata_of(described)
+    def __init__(
+        self, predictions: Predictions, path: str, headers: Mapping[str, str] | None = None, top: int | None = None
+    ) -> None:
+        """
+        Args:
+            path: the path of the model, such as `/v2/models/digits`.
+            headers: the headers to pass on, such as the caller's key.
+            top: see `result_of`.
+        """
+        self._predictions, self._path, self._headers, self._top = predictions, path, headers or {}, top
         self._free = asyncio.Semaphore(_PARALLEL)
 
-    async def predict(self, sample: Sample) -> Result:
-        """Returns the result of a sample. Raises the errors of the function `predict`."""
-        result, _ = await self.answer(sample)
-        return result
+    async def predict_all(self, samples: Sequence[Sample]) -> list[Predicted]:
+        """Returns the result of each sample, in order.
 
-    async def answer(self, sample: Sample) -> tuple[Result, int]:
-        """Returns the result of a sample, and its number of tokens; 0 if it is not a text."""
+        Raises:
+            OctetError: as `predict`. With several samples, the message names the sample.
+        """
+        results = await asyncio.gather(*map(self.predict, samples), return_exceptions=True)
+        for index, result in enumerate(results):
+            if isinstance(result, OctetError) and len(samples) > 1:
+                result.message = f"input {index}: {result.message}"
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
+
+    async def predict(self, sample: Sample) -> Predicted:
+        """Returns the result of a sample.
+
+        Raises:
+            OctetError: the data plane refused the request, or the sample does not fit the model.
+        """
         from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
         from service.runtime.results import real_values, result_of
 
-        inputs = self._inputs(sample)
+        inputs = await self._inputs(sample)
         body, header_bytes = encode_request(list(inputs), list(inputs.values()), whole_sequence())
-        headers = {HEADER_LENGTH: str(header_bytes), "content-type": "application/octet-stream"}
+        headers = {HEADER_LENGTH: str(header_bytes), "content-type": "application/octet-stream", **self._headers}
         async with self._free:
-            response = await _send(self._client, "POST", f"{self._path}/infer", content=body, headers=headers)
+            response = await self._predictions.send("POST", f"{self._path}/infer", headers, body)
         answer, outputs = decode_response(response.content, int(response.headers[HEADER_LENGTH]))
+        model = await self.describe(
+            f"/v2/models/{quote(answer['model_name'], safe='')}/versions/{answer['model_version']}"
+        )
         of_text = answer.get("parameters", {}) if sample.text is not None else {}
         tokens = len(sample.tokens) if sample.tokens is not None else of_text.get("tokens")
-        real = real_values(outputs, self._signature.outputs)
-        result = result_of(real, self.metadata, top=self._top, tokens=tokens)
-        return {**result, **({"truncated": True} if of_text.get("truncated") else {})}, tokens or 0
+        real = real_values(outputs, model.signature.outputs)
+        result = result_of(real, model.metadata, top=self._top, tokens=tokens)
+        return Predicted(result, tokens or 0, bool(of_text.get("truncated")))
 
-    def _inputs(self, sample: Sample) -> dict[str, Any]:
+    async def describe(self, path: str | None = None) -> Described:
+        """Returns the description of the model, or of the one at `path`."""
+        return await self._predictions.describe(path or self._path, self._headers)
+
+    async def _inputs(self, sample: Sample) -> dict[str, Any]:
         from service.runtime.results import stored_values
 
-        specs = {spec.name: spec for spec in self._signature.inputs}
-        if sample.text is not None:
-            if self.metadata.text.tokenizer is None:
-                raise InvalidInput(
-                    "the model does not take text, because its version has no tokenizer",
-                    hint="send a picture, or numbers as values or inputs",
-                )
-            return {"text": sample.text.encode()}
+        if sample.text is not None:  # the data plane tokenizes it
+            return {
+                "text": sample.text.encode(),
+                **({} if sample.pair is None else {"text_pair": sample.pair.encode()}),
+            }
+        model = await self.describe()
+        specs = {spec.name: spec for spec in model.signature.inputs}
         if sample.tokens is not None:
-            return {spec.name: self._token_input(spec, sample.tokens) for spec in specs.values()}
+            return {spec.name: _token_input(spec, sample.tokens, model.metadata) for spec in specs.values()}
         if sample.inputs is not None:
             if sample.inputs.keys() != specs.keys():
                 raise InvalidInput(
@@ -178,40 +212,29 @@ class TaskPredictor:
         ((name, spec),) = specs.items()
         return {name: sample.picture if sample.picture is not None else stored_values(sample.values, spec)}
 
-    def _token_input(self, spec: TensorSpec, ids: Sequence[int]) -> Any:
-        """Returns the tensor of an input for one text, `[1, tokens]`, padded if the model takes one length only."""
-        import numpy as np
 
-        from service.core.models.text import TokenInput
+def _token_input(spec: TensorSpec, ids: Sequence[int], metadata: ModelMetadata) -> Any:
+    """Returns the tensor of an input for one text, `[1, tokens]`, padded if the model takes one length only."""
+    import numpy as np
 
-        text = self.metadata.text
-        kind, length = text.data_of(spec.name), spec.shape[-1] if spec.shape[-1] > 0 else len(ids)
-        if kind is None:
-            raise InvalidInput(f"the model has an input {spec.name!r}, which does not come from text", tensor=spec.name)
-        if len(ids) > length:
-            raise InvalidInput(f"the model takes {length} tokens, not {len(ids)}", tensor=spec.name)
-        columns = {
-            TokenInput.IDS: ids,
-            TokenInput.MASK: [1] * len(ids),
-            TokenInput.TYPES: [0] * len(ids),
-            TokenInput.POSITIONS: range(len(ids)),
-        }
-        filling = (text.pad_id or 0) if kind is TokenInput.IDS else 0
-        tensor = np.full((1, length), filling, spec.dtype)
-        tensor[0, : len(ids)] = columns[kind]
-        return tensor
+    from service.core.models.text import TokenInput
 
-
-async def _send(client: httpx.AsyncClient, method: str, path: str, **arguments: Any) -> httpx.Response:
-    import httpx
-
-    try:
-        response = await client.request(method, path, **arguments)
-    except httpx.TransportError as error:
-        raise NotReady("the data plane did not respond", hint="try again", retry_after_s=1) from error
-    if not response.is_success:
-        raise _error_of(response)
-    return response
+    text = metadata.text
+    kind, length = text.data_of(spec.name), spec.shape[-1] if spec.shape[-1] > 0 else len(ids)
+    if kind is None:
+        raise InvalidInput(f"the model has an input {spec.name!r}, which does not come from text", tensor=spec.name)
+    if len(ids) > length:
+        raise InvalidInput(f"the model takes {length} tokens, not {len(ids)}", tensor=spec.name)
+    columns = {
+        TokenInput.IDS: ids,
+        TokenInput.MASK: [1] * len(ids),
+        TokenInput.TYPES: [0] * len(ids),
+        TokenInput.POSITIONS: range(len(ids)),
+    }
+    filling = (text.pad_id or 0) if kind is TokenInput.IDS else 0
+    tensor = np.full((1, length), filling, spec.dtype)
+    tensor[0, : len(ids)] = columns[kind]
+    return tensor
 
 
 def _error_of(response: httpx.Response) -> OctetError:
@@ -233,62 +256,23 @@ def _own_certificate(settings: Settings) -> ssl.SSLContext:
     return context
 
 
-def _samples_in(value: Any) -> tuple[list[Sample], bool]:
-    if not isinstance(value, dict) or len(value) != 1:
-        raise InvalidInput("the JSON is not an object with one member", hint="text, values, inputs or rows")
-    ((member, content),) = value.items()
-    match member:
-        case "text" if isinstance(content, str):
-            return [Sample(text=content)], False
-        case "text" if isinstance(content, list) and all(isinstance(each, str) for each in content):
-            return _limited([Sample(text=each) for each in content]), True
-        case "values":
-            return [Sample(values=content)], False
-        case "inputs" if isinstance(content, dict):
-            return [Sample(inputs=content)], False
-        case "rows" if isinstance(content, list):
-            return _limited([_row(each) for each in content]), True
-    raise InvalidInput(f"{member!r} is not valid", hint="send text, values, inputs or rows; see docs/how-to/http.md")
+def _create_client(settings: Settings) -> httpx.AsyncClient:
+    import httpx
+
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    address = f"[{host}]" if ":" in host else host
+    scheme = "http" if settings.tls_cert is None else "https"
+    # Without TLS, no certificates need to be loaded, which would take 20 ms.
+    verify = False if settings.tls_cert is None else _own_certificate(settings)
+    return httpx.AsyncClient(
+        base_url=f"{scheme}://{address}:{settings.port}",
+        limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
+        verify=verify,
+        timeout=_TIMEOUT_S,
+        trust_env=False,
+    )
 
 
-def _row(row: Any) -> Sample:
-    if isinstance(row, str):
-        return Sample(text=row)
-    if isinstance(row, dict):
-        return Sample(inputs=row)
-    return Sample(values=row)
-
-
-def _rows(text: str) -> list[Sample]:
-    """Returns the rows of CSV with a header: the text in a column `text`, or the numbers of all columns."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = next(reader, [])
-        rows = [row for row in reader if row]
-        if "text" in header:
-            return [Sample(text=row[header.index("text")]) for row in rows]
-        return [Sample(values=[float(cell) for cell in row]) for row in rows]
-    except (csv.Error, ValueError, IndexError) as error:
-        raise InvalidInput(
-            f"line {reader.line_num} of the CSV is not valid: {error}", hint="numbers, or a column called text"
-        ) from error
-
-
-def _limited(samples: list[Sample]) -> list[Sample]:
-    if len(samples) > MAX_SAMPLES:
-        raise TooLarge(f"the request has {len(samples)} samples, but the limit is {MAX_SAMPLES}")
-    return samples
-
-
-def _text_of(body: bytes) -> str:
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput("the body is not UTF-8 text") from error
-
-
-def _json_of(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the body is not well-formed JSON: {error}") from error
+def _changed_ns(settings: Settings) -> int:
+    """Returns the time of the last change of the certificate's file; 0 without TLS."""
+    return 0 if settings.tls_cert is None else settings.tls_cert.stat().st_mtime_ns

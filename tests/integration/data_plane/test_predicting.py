@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
 import pytest
 
-from service.api.control.predicting import Sample, TaskPredictor
+from service.api.control import predicting
+from service.api.control.predicting import Predicted, Predictions, TaskPredictor
+from service.api.control.samples import Sample
 from service.core.digest import digest_of
-from service.core.errors import InvalidInput
+from service.core.errors import InvalidInput, TooLarge
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Task
 from service.core.models.text import TextProcessing
+from service.core.settings import Settings
 from tests.support import runners
 from tests.support.data_plane import connect
 from tests.support.runners import encoder
@@ -37,18 +45,59 @@ def tables() -> Tables:
     return tables
 
 
+def predictor(client: httpx.AsyncClient, path: str = PATH) -> TaskPredictor:
+    return TaskPredictor(Predictions(Settings(data_dir=Path("/nonexistent")), client), path)
+
+
 async def test_a_text_gives_the_result_of_the_task(tables: Tables) -> None:
     async with connect(tables) as client:
-        model = TaskPredictor(client, PATH, (await client.get(PATH)).json(), None)
-        found = await model.predict(Sample(text="the fox"))
-        long = await model.predict(Sample(text=LONG))
-    assert found == {"embedding": [2, 4, 7, 3, 0, 0, 0, 0]}  # the model's first output is its token ids
-    assert long == {"embedding": [2, 4, 5, 6, 7, 8, 9, 3], "truncated": True}
+        found, long = await predictor(client).predict_all([Sample(text="the fox"), Sample(text=LONG)])
+    assert found == Predicted({"embedding": [2, 4, 7, 3, 0, 0, 0, 0]}, 4)  # the model's first output is its token ids
+    assert long == Predicted({"embedding": [2, 4, 5, 6, 7, 8, 9, 3]}, 8, is_truncated=True)
+
+
+async def test_an_error_names_the_sample(tables: Tables) -> None:
+    async with connect(tables) as client:
+        with pytest.raises(TooLarge, match="text 0 has 1048577 bytes") as raised:
+            await predictor(client).predict_all([Sample(text="fox"), Sample(text="x" * ((1 << 20) + 1))])
+    assert raised.value.message.startswith("input 1: ")
 
 
 async def test_a_model_without_a_tokenizer_takes_no_text(tables: Tables) -> None:
-    path = "/v2/models/tensors"
     async with connect(tables) as client:
-        model = TaskPredictor(client, path, (await client.get(path)).json(), None)
-        with pytest.raises(InvalidInput, match="has no tokenizer"):
-            await model.predict(Sample(text="the fox"))
+        with pytest.raises(InvalidInput, match="has no input 'text'"):
+            await predictor(client, "/v2/models/tensors").predict(Sample(text="the fox"))
+
+
+async def test_metadata_are_requested_once_and_again_after_a_change(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predicting, "_REFRESH_S", 3600.0)
+    asked: list[str] = []
+    async with connect(tables) as client:
+
+        async def note(request: httpx.Request) -> None:
+            asked.append(f"{request.method} {request.url.path}")
+
+        client.event_hooks = {"request": [note]}
+        model = predictor(client)
+        for _ in range(3):
+            await model.predict_all([Sample(text="the fox"), Sample(text="fox")])
+        assert [each for each in asked if each.startswith("GET")] == [f"GET {PATH}/versions/1"]
+        monkeypatch.setattr(predicting, "_REFRESH_S", 0.0)
+        tables.metadata_by_version["encoder", 1] = replace(tables.metadata_by_version["encoder", 1], task=None)
+        while "embedding" in (await model.predict(Sample(text="the fox"))).result:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_new_version_is_described_at_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "_REFRESH_S", 3600.0)
+    async with connect(tables) as client:
+        model = predictor(client)
+        assert "embedding" in (await model.predict(Sample(text="the fox"))).result
+        tables.model("encoder", encoder)
+        described = replace(tables.metadata_by_version["encoder", 1], task=Task.CLASSIFY)
+        tables.metadata_by_version["encoder", 2] = described
+        while "classes" not in (result := (await model.predict(Sample(text="the fox"))).result):
+            assert "embedding" in result
+            await asyncio.sleep(0.01)

@@ -1,8 +1,7 @@
-"""`/v1`: the routes that clients of OpenAI's API use for embeddings."""
+"""`/v1`: the routes that clients of OpenAI's API use for embeddings, and the usual route of rerankers."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +11,20 @@ from fastapi import APIRouter, Request
 
 from service.api.access.tenants import short_name, tenant
 from service.api.control import wire
-from service.api.control.predicting import MAX_SAMPLES, Sample, predictor
+from service.api.control.predicting import Predicted, Predictions, TaskPredictor
 from service.api.control.routes.predict import passed_headers
-from service.api.injected import ServicesOf
-from service.core.errors import InvalidInput, TooLarge
+from service.api.control.samples import Sample, limited
+from service.api.injected import PredictionsOf, ServicesOf
+from service.core.errors import InvalidInput
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 _MOST_MODELS = 1000
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    429: {"description": "The queue is full."},
+    503: {"description": "The model has no build that could answer."},
+    504: {"description": "The deadline has passed."},
+}
 
 
 @router.get("/models", summary="List the models", response_model=wire.OpenAIModels)
@@ -35,28 +40,61 @@ def list_openai_models(services: ServicesOf) -> wire.OpenAIModels:
     "/embeddings",
     summary="Embed texts",
     response_model=wire.Embeddings,
-    responses={
-        429: {"description": "The queue is full."},
-        503: {"description": "The model has no build that could answer."},
-        504: {"description": "The deadline has passed."},
-    },
+    response_model_exclude_unset=True,
+    responses=_REFUSALS,
 )
-async def embed(asked: wire.EmbeddingRequest, request: Request, services: ServicesOf) -> dict[str, Any]:
+async def embed(asked: wire.EmbeddingRequest, request: Request, predictions: PredictionsOf) -> dict[str, Any]:
     """The model's task has to be `embed`. A text that is longer than the model's maximum is truncated."""
     samples = _samples(asked.input)
-    path = f"/v2/models/{quote(short_name(asked.model), safe='')}"
-    async with predictor(services.settings, path, passed_headers(request)) as model:
-        answers = await asyncio.gather(*map(model.answer, samples))
-    vectors = [_vector(result, asked.model) for result, _ in answers]
+    model = _model(predictions, asked.model, request)
+    answers = await model.predict_all(samples)
+    vectors = [_vector(each.result, asked.model) for each in answers]
     if asked.dimensions is not None:
-        vectors = [_shortened(each, asked.dimensions, model.metadata.text.normalize is True) for each in vectors]
-    tokens = sum(count for _, count in answers)
+        is_normalized = (await model.describe()).metadata.text.normalize is True
+        vectors = [_shortened(each, asked.dimensions, is_normalized) for each in vectors]
     data = [
-        {"object": "embedding", "index": index, "embedding": _encoded(each, asked.encoding_format)}
-        for index, each in enumerate(vectors)
+        {"object": "embedding", "index": index, "embedding": _encoded(vector, asked.encoding_format)}
+        | ({"truncated": True} if answer.is_truncated else {})
+        for index, (vector, answer) in enumerate(zip(vectors, answers, strict=True))
     ]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": asked.model, "usage": usage}
+    return {"object": "list", "data": data, "model": asked.model, "usage": _usage(answers)}
+
+
+@router.post(
+    "/rerank",
+    summary="Rank documents by a query",
+    response_model=wire.Ranking,
+    response_model_exclude_unset=True,
+    responses=_REFUSALS,
+)
+async def rerank(asked: wire.RerankRequest, request: Request, predictions: PredictionsOf) -> dict[str, Any]:
+    """The model's task has to be `rerank`, or `classify` with one class. A query and a document that together are
+    longer than the model's maximum are truncated. Documents with equal scores keep their order.
+    """
+    if not asked.documents:
+        raise InvalidInput("documents is empty", hint="send a list of strings")
+    texts = [each if isinstance(each, str) else each.text for each in asked.documents]
+    samples = limited([Sample(text=asked.query, pair=text) for text in texts])
+    answers = await _model(predictions, asked.model, request).predict_all(samples)
+    scores = [_score(each.result, asked.model) for each in answers]
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])[: asked.top_n]
+    results = [
+        {"index": index, "relevance_score": scores[index]}
+        | ({"document": {"text": texts[index]}} if asked.return_documents else {})
+        | ({"truncated": True} if answers[index].is_truncated else {})
+        for index in order
+    ]
+    return {"object": "list", "model": asked.model, "results": results, "usage": _usage(answers)}
+
+
+def _model(predictions: Predictions, name: str, request: Request) -> TaskPredictor:
+    path = f"/v2/models/{quote(short_name(name), safe='')}"
+    return TaskPredictor(predictions, path, passed_headers(request))
+
+
+def _usage(answers: Sequence[Predicted]) -> dict[str, int]:
+    tokens = sum(each.tokens for each in answers)
+    return {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
 def _samples(given: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]) -> list[Sample]:
@@ -67,11 +105,21 @@ def _samples(given: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]
         raise InvalidInput("input is empty", hint="send a text, a list of texts, or token ids")
     if isinstance(listed[0], int):
         return [Sample(tokens=listed)]
-    if len(listed) > MAX_SAMPLES:
-        raise TooLarge(f"the request has {len(listed)} texts, but the limit is {MAX_SAMPLES}")
     if not all(each for each in listed if not isinstance(each, str)):
         raise InvalidInput("input contains an empty list of token ids")
-    return [Sample(text=each) if isinstance(each, str) else Sample(tokens=each) for each in listed]
+    return limited([Sample(text=each) if isinstance(each, str) else Sample(tokens=each) for each in listed])
+
+
+def _score(result: dict[str, Any], name: str) -> float:
+    """Returns the score of a reranker, or of a classifier with one class."""
+    if "score" in result:
+        return float(result["score"])
+    if len(classes := result.get("classes", ())) == 1:
+        return float(classes[0]["score"])
+    raise InvalidInput(
+        f"the model {name!r} does not compute one score for a query and a document",
+        hint="set the task of its version: octet push --task rerank",
+    )
 
 
 def _vector(result: dict[str, Any], name: str) -> list[float]:

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Request
 from service.api.access.tenants import short_name
 from service.api.control import multipart, paths, wire
 from service.api.control.body import small_body
-from service.api.control.predicting import predict, samples_of
-from service.api.injected import ServicesOf
+from service.api.control.predicting import TaskPredictor
+from service.api.control.samples import samples_of
+from service.api.injected import PredictionsOf, ServicesOf
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
@@ -51,6 +52,7 @@ async def predict_by_task(
     name: wire.PathName,
     request: Request,
     services: ServicesOf,
+    predictions: PredictionsOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
     top: Annotated[int | None, Query(ge=1, le=10_000, description="The number of classes or boxes.")] = None,
 ) -> dict[str, Any]:
@@ -59,7 +61,7 @@ async def predict_by_task(
     - `values`: numbers for the only input, in real units; a quantized input stores them by its scale;
     - `inputs`: numbers for each input, by name;
     - `rows`: a list of these; the response then has `results`. CSV with a header is such a list too;
-    - `text`: a text, or a list of texts.
+    - `text`: a text, or a list of texts; `text_pair` has the second text of each pair.
 
     The form of the result depends on the task of the version: `classes`, `boxes`, `embedding`, `score`, or `outputs`
     without a task. All numbers are in real units.
@@ -68,8 +70,8 @@ async def predict_by_task(
     body = await _body(request, limit_bytes)
     samples, is_list = samples_of(body, request.headers.get("content-type", ""))
     path = f"/v2/models/{short_name(name)}" + ("" if version is None else f"/versions/{version}")
-    results = await predict(services.settings, path, passed_headers(request), samples, top)
-    return {"results": results} if is_list else results[0]
+    results = await TaskPredictor(predictions, path, passed_headers(request), top).predict_all(samples)
+    return {"results": [each.to_json() for each in results]} if is_list else results[0].to_json()
 
 
 def passed_headers(request: Request) -> dict[str, str]:

@@ -28,7 +28,14 @@ from service.api.control.wire.hosts import (
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
 from service.api.control.wire.matrix import Comparison, Different, Matrix, MatrixRow, PoolAnswer
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
-from service.api.control.wire.openai import EmbeddingRequest, Embeddings, OpenAIModel, OpenAIModels
+from service.api.control.wire.openai import (
+    EmbeddingRequest,
+    Embeddings,
+    OpenAIModel,
+    OpenAIModels,
+    Ranking,
+    RerankRequest,
+)
 from service.api.control.wire.parameters import (
     DEFAULT_ALIAS,
     PathAlias,
@@ -120,6 +127,8 @@ __all__ = [
     "QueryName",
     "QueryNumerics",
     "Range",
+    "Ranking",
+    "RerankRequest",
     "Rollback",
     "Saturation",
     "SaturationState",

@@ -1,4 +1,4 @@
-"""Schemas of the routes that clients of OpenAI's API use."""
+"""Schemas of the routes that clients of OpenAI's API, and of the usual API of rerankers, use."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Embedding(Wire):
     object: Literal["embedding"] = "embedding"
     index: int = Field(description="The place of the text in the request.")
     embedding: list[float] | str
+    truncated: bool | None = Field(None, description="True if the text was longer than the model's maximum length.")
 
 
 class Usage(Wire):
@@ -53,3 +54,36 @@ class OpenAIModel(Wire):
 class OpenAIModels(Wire):
     object: Literal["list"] = "list"
     data: list[OpenAIModel]
+
+
+class Document(Wire):
+    text: str
+
+
+class RerankRequest(Wire):
+    """A query and documents, in the form that the APIs of Jina, Cohere and OpenVINO Model Server share."""
+
+    model: str = Field(description="The model's name.")
+    query: str
+    documents: list[str | Document] = Field(description="The documents: strings, or objects with the member `text`.")
+    top_n: int | None = Field(None, ge=1, description="Return so many results, the best ones; by default all.")
+    return_documents: bool = Field(False, description="Return the documents with their scores.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class Ranked(Wire):
+    index: int = Field(description="The place of the document in the request, from 0.")
+    relevance_score: float
+    document: Document | None = None
+    truncated: bool | None = Field(
+        None, description="True if the query and the document together were longer than the model's maximum length."
+    )
+
+
+class Ranking(Wire):
+    """The documents by their scores, best first."""
+
+    object: Literal["list"] = "list"
+    model: str
+    results: list[Ranked]
+    usage: Usage
