@@ -54,7 +54,7 @@ class Local:
         found = read_text_processing(files, parse_json(data, "tokenizer.json"), Steps())
         self.model_type: str = parse_json(data, "tokenizer.json")["model"].get("type", "BPE")
         self.processing: TextProcessing = replace(found, max_length=None, strips=None)
-        self._tokenizers = {length: load_tokenizer(data, length) for length in (MAX_LENGTH, SHORT)}
+        self._tokenizer = load_tokenizer(data)
 
     def rows(self, batch: Sequence[str], max_length: int) -> list[Row]:
         """Returns the tokens of each text without padding. Fails if the padding is not that of the model."""
@@ -62,7 +62,7 @@ class Local:
         message = b"".join(struct.pack("<I", len(each)) + each for each in map(str.encode, batch))
         split = texts.split_texts(message)
         lengths = texts.lengths_of(self.processing, inputs, len(split), len(batch))
-        found = texts.tokenize(self._tokenizers[max_length], split, self.processing, inputs, lengths, pads=True)
+        found = texts.tokenize(self._tokenizer, split, self.processing, inputs, lengths, pads=True)
         ids, mask, types = found.tensors
         columns = zip(ids, mask, types, strict=True)
         return [self._row(each, length) for each, length in zip(columns, found.tokens, strict=True)]
