@@ -188,7 +188,7 @@ class Answers:
 
         def work(progress: Progress) -> bytes:
             progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * len(data))
-            split = texts.split_texts(data, question["pairs"])
+            split = texts.split_texts(data, question.get("pairs", False))
             lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
             tokenizer = self._tokenizers.find(digest)
             if tokenizer is None:
