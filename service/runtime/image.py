@@ -7,6 +7,8 @@ one-channel input it is converted to gray. The pixels are then written as
 
     UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
 
+If the model's metadata has the channels `bgr`, their order is reversed before.
+
 If the model's metadata has a mean and a standard deviation, real = (pixel / 255 - mean) / std is computed instead. An
 FP32 input contains real itself. An integer input contains real / scale + zero_point, rounded to the nearest (halves to
 even) and clipped to the range of its type.
@@ -35,7 +37,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from service.core.artifacts.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
 from service.core.models.arrays import Array
-from service.core.models.metadata import MAX_SIDE, NOTHING, Layout, ModelMetadata, Resample, Resize
+from service.core.models.metadata import MAX_SIDE, NOTHING, Channels, Layout, ModelMetadata, Resample, Resize
 from service.core.models.picture import MAX_PIXELS, PictureFormat, format_of
 from service.core.models.signature import TensorSpec
 
@@ -131,6 +133,8 @@ def decode(
     ) as exc:  # Pillow's parsers raise many types of exceptions for damaged files, such as struct.error and KeyError
         raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
     picture = pixels.reshape(1, height, width, channels)
+    if metadata.channels is Channels.BGR:
+        picture = picture[..., ::-1]
     order = 0, *(axes.index(axis) + 1 for axis in (1, 2, 3))
     if metadata.is_normalized:
         return _normalize(picture, metadata, spec, order)

@@ -8,7 +8,12 @@ from pathlib import Path
 from service.compiler.children.handler import handles
 from service.compiler.importers.published.archives import ArchivedFolder
 from service.compiler.importers.published.files import Folder
-from service.compiler.importers.published.reading import lacks_pooling, read_published, shapes_for_texts
+from service.compiler.importers.published.reading import (
+    lacks_pooling,
+    read_published,
+    shapes_for_pictures,
+    shapes_for_texts,
+)
 from service.compiler.importers.uploads import upload_of
 from service.compiler.messages.published import (
     FOLDER,
@@ -46,7 +51,7 @@ def folder_role(request: FolderRequest, report: Report) -> FolderResult:
         variants=tuple(each.name for each in published.variants),
         has_layers=bool(published.addition),
         lacks_pooling=lacks_pooling(published, published.metadata),
-        input_shape=shapes_for_texts(published, longest),
+        input_shape=shapes_for_texts(published, longest) or shapes_for_pictures(published),
         sources=tuple(published.sources),
         ignored=tuple(published.ignored),
     )

@@ -44,7 +44,8 @@ class Found(Message):
         variants: the names of all variants.
         has_layers: true if layers after the model were added to its file.
         lacks_pooling: true if the model computes a vector for each token, and nothing defines how to combine them.
-        input_shape: the shapes for which a text model with an open number of tokens is built; "" for another model.
+        input_shape: the shapes for which a model with an open number of tokens, or an open height and width, is built;
+            "" for another model.
         sources: the files that were read besides the model.
         ignored: the remaining files.
     """

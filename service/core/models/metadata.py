@@ -39,6 +39,13 @@ class Resample(StrEnum):
     LANCZOS = "lanczos"
 
 
+class Channels(StrEnum):
+    """The order of the channels of a color picture."""
+
+    RGB = "rgb"
+    BGR = "bgr"
+
+
 class Layout(StrEnum):
     """The order of the axes of an image input."""
 
@@ -59,6 +66,7 @@ class ModelMetadata:
         resample: the filter that resizes pictures.
         resize_to: the size to which a picture is resized before the center of the input's size is cropped: its shorter
             edge, or its height and width. If it is set, `resize` is not used.
+        channels: the order of the channels, also of `mean` and `std`; RGB if missing.
         task: the task of the model, which determines the form of its results.
         activation: the function that converts the outputs of a classifier to scores.
         text: the processing of text, for models of text.
@@ -71,6 +79,7 @@ class ModelMetadata:
     layout: Layout | None = None
     resample: Resample | None = None
     resize_to: tuple[int, ...] = ()
+    channels: Channels | None = None
     task: Task | None = None
     activation: Activation | None = None
     text: TextProcessing = NO_TEXT
@@ -106,7 +115,15 @@ class ModelMetadata:
             f"resized to {_comma_separated(self.resize_to)}" if self.resize_to else "",
             *(
                 str(each)
-                for each in (self.resize, self.resample, self.layout, self.task, self.activation, self.text)
+                for each in (
+                    self.resize,
+                    self.resample,
+                    self.channels,
+                    self.layout,
+                    self.task,
+                    self.activation,
+                    self.text,
+                )
                 if each
             ),
         ]
@@ -136,6 +153,7 @@ class ModelMetadata:
             self.layout or other.layout,
             resizing.resample,
             resizing.resize_to,
+            self.channels or other.channels,
             self.task or other.task,
             self.activation or other.activation,
             self.text.over(other.text),
@@ -151,6 +169,7 @@ class ModelMetadata:
             "layout": self.layout,
             "resample": self.resample,
             "resize_to": list(self.resize_to),
+            "channels": self.channels,
             "task": self.task,
             "activation": self.activation,
             "text": self.text.to_json(),
@@ -226,6 +245,7 @@ _ENUMS: Mapping[str, type[StrEnum]] = {
     "resize": Resize,
     "layout": Layout,
     "resample": Resample,
+    "channels": Channels,
     "task": Task,
     "activation": Activation,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import DIGEST_PATTERN, Wire
-from service.core.models.metadata import MAX_LABELS, Layout, Resample, Resize
+from service.core.models.metadata import MAX_LABELS, Channels, Layout, Resample, Resize
 from service.core.models.task import Activation, Task
 from service.core.models.text import MAX_TOKENS, Side, TokenInput, Truncation
 
@@ -130,6 +130,7 @@ class Metadata(Wire):
         description="The size to which a picture is resized before its center is cropped to the input's size: the "
         "shorter edge, or the height and the width. It replaces `resize`.",
     )
+    channels: Channels | None = Field(None, description="The order of the channels; `rgb` by default.")
     task: Task | None = Field(None, description="The task, which determines the form of results.")
     activation: Activation | None = Field(
         None, description="The function that converts the outputs of a classifier to scores."

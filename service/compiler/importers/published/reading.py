@@ -13,7 +13,7 @@ from service.compiler.importers.published.configuration import CONFIG, MODULES, 
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.layers import POOLED, layers_after
 from service.compiler.importers.published.modules import Steps, read_steps
-from service.compiler.importers.published.pictures import PREPROCESSOR, read_pictures
+from service.compiler.importers.published.pictures import PREPROCESSOR, read_input_size, read_pictures
 from service.compiler.importers.published.texts import (
     LENGTHS,
     SPECIAL_TOKENS,
@@ -45,6 +45,7 @@ class Published:
         addition: bytes to append to the file, which contain the layers after the model; usually empty.
         metadata: the task, the labels and the processing that the folder defines, without a tokenizer.
         tokenizer: the bytes of `tokenizer.json`; empty without one.
+        picture_size: the height and width of the pictures that the preprocessing gives, if the folder defines them.
         sources: the files that the tokenizer and the metadata come from.
         ignored: the remaining files.
     """
@@ -55,6 +56,7 @@ class Published:
     addition: bytes
     metadata: ModelMetadata
     tokenizer: bytes
+    picture_size: tuple[int, int] | None
     sources: Sequence[str]
     ignored: Sequence[str]
 
@@ -119,7 +121,7 @@ def read_published(
     variants = variants_in(folder)
     of_models = [name for name in folder.names if any(name.startswith(each.file) for each in variants)]
     ignored = sorted(set(folder.names) - set(sources) - set(of_models))
-    return Published(chosen, variants, file, addition, metadata, data, sources, ignored)
+    return Published(chosen, variants, file, addition, metadata, data, read_input_size(folder), sources, ignored)
 
 
 def _layers_of(file: Path, steps: Steps, text: TextProcessing) -> bytes:
@@ -165,11 +167,30 @@ def shapes_for_texts(published: Published, max_length: int | None) -> str:
     return ";".join(f"{name}=1x..{longest}" for name in names)
 
 
+def shapes_for_pictures(published: Published) -> str:
+    """Returns the input shape of a model of pictures whose height and width are open: the size that the preprocessing
+    gives. Returns an empty string for other models.
+    """
+    inputs = [(name, _sizes(dims)) for name, dims in _ends(published.file, "input")]
+    if published.picture_size is None or len(inputs) != 1 or len(inputs[0][1]) != 4:
+        return ""
+    ((name, sizes),) = inputs
+    height, width = published.picture_size
+    shape = [1, height, width, sizes[3]] if sizes[3] in (1, 3) else [1, sizes[1] or 3, height, width]
+    is_open = any(size is None for size in sizes[1:])
+    return f"{name}={','.join(map(str, shape))}" if is_open else ""
+
+
+def _sizes(dims: Sequence[Values] | None) -> list[int | None]:
+    """Returns the sizes of dimensions; None for an open one."""
+    return [dim.get("dim_value") for dim in dims or ()]
+
+
 def _open_inputs(file: Path) -> list[str]:
     """Returns the names of an ONNX file's inputs `[batch, tokens]` whose number of tokens is open. Returns an empty
     list if another dimension is open, too: the sizes then do not follow from the number of tokens.
     """
-    inputs = [(name, [dim.get("dim_value") for dim in dims or ()]) for name, dims in _ends(file, "input")]
+    inputs = [(name, _sizes(dims)) for name, dims in _ends(file, "input")]
     found = [name for name, sizes in inputs if any(size is None for size in sizes[1:])]
     return found if all(len(sizes) == 2 for name, sizes in inputs if name in found) else []
 

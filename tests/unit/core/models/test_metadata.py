@@ -9,12 +9,19 @@ import pytest
 
 from service.core.digest import digest_of
 from service.core.errors import InvalidInput
-from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize, parse_numbers
+from service.core.models.metadata import NOTHING, Channels, Layout, ModelMetadata, Resize, parse_numbers
 from service.core.models.task import Activation, Task
 from service.core.models.text import Pooling, TextProcessing
 
 TEXT = TextProcessing(digest_of(b"{}"), 2, max_length=256, pooling=(Pooling.MEAN,))
-PICTURE = ModelMetadata(mean=(0.5, 0.4, 0.3), std=(0.1,), resize=Resize.CROP, layout=Layout.NCHW, resize_to=(256,))
+PICTURE = ModelMetadata(
+    mean=(0.5, 0.4, 0.3),
+    std=(0.1,),
+    resize=Resize.CROP,
+    layout=Layout.NCHW,
+    resize_to=(256,),
+    channels=Channels.BGR,
+)
 ALL = replace(PICTURE, labels=("cat", "dög"), task=Task.EMBED, activation=Activation.SOFTMAX, text=TEXT)
 
 

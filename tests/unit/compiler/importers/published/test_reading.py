@@ -16,6 +16,7 @@ from service.compiler.importers.published.reading import (
     lacks_pooling,
     name_of,
     read_published,
+    shapes_for_pictures,
     shapes_for_texts,
 )
 from service.compiler.importers.uploads import upload_of
@@ -116,3 +117,23 @@ def test_dense_layers_after_a_file_without_a_mask_are_refused(tmp_path: Path) ->
     write(tmp_path, files | {"model.onnx": encoder({"y": 3})})
     with pytest.raises(Unsupported, match="no input attention_mask"):
         read_published(Folder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (("b", "c", "h", "w"), "x=1,3,224,200"),
+        (("b", 1, "h", "w"), "x=1,1,224,200"),
+        ((1, "h", "w", 3), "x=1,224,200,3"),
+        (("b", 3, 224, 200), ""),
+        (("b", "n"), ""),
+    ],
+)
+def test_a_model_of_pictures_is_built_for_the_size_of_its_preprocessing(
+    tmp_path: Path, shape: tuple[int | str, ...], expected: str
+) -> None:
+    model = OnnxBuilder()
+    model.output(model.node("Identity", [model.input("x", "float32", shape)]), "float32")
+    preprocessor = {"do_resize": True, "size": {"height": 224, "width": 200}}
+    folder = write(tmp_path, {"model.onnx": model.build(), "preprocessor_config.json": preprocessor})
+    assert shapes_for_pictures(read_published(folder)) == expected
