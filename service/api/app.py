@@ -30,6 +30,7 @@ from service.api.control.routes import (
     saturation,
     targets,
     tokenizers,
+    updates,
     workers,
 )
 from service.api.oip import repository_routes
@@ -82,6 +83,7 @@ def control_plane() -> FastAPI:
         quarantine,
         blobs,
         targets,
+        updates,
         workers,
         keys,
         audit,

@@ -24,7 +24,8 @@ class Transport(httpx.BaseTransport):
         body = _Body(cast(httpx.SyncByteStream, request.stream))
         forwarded = httpx.Request(request.method, request.url, headers=request.headers, stream=body)
         response = await self._inner.handle_async_request(forwarded)
-        return httpx.Response(response.status_code, headers=response.headers, content=await response.aread())
+        stored = b"".join([chunk async for chunk in cast(httpx.AsyncByteStream, response.stream)])
+        return httpx.Response(response.status_code, headers=response.headers, content=stored)
 
 
 class _Body(httpx.AsyncByteStream):

@@ -61,11 +61,14 @@ class _ConsoleErrors:
 
 
 @contextmanager
-def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = False, **context: Any) -> Iterator[Page]:
+def visit(
+    browser: Browser, url: str, at: str = "", width: int = DESKTOP, may_fail: bool = False, **context: Any
+) -> Iterator[Page]:
     """Opens the page at `url` in a new profile. At the end, checks that the console contains no error and that no other
     server was contacted.
 
     Args:
+        at: the address within the page, such as `/models/digits/1/layers`.
         may_fail: true if responses may be errors, which the browser reports in the console.
         context: options of the browser's context.
     """
@@ -73,6 +76,6 @@ def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = Fal
         page = profile.new_page()
         page.set_default_timeout(_WAIT_MS)
         errors = _ConsoleErrors(page, url, may_fail)
-        page.goto(f"{url}/")
+        page.goto(f"{url}/#{at}")
         yield page
         assert not errors.found, errors.found

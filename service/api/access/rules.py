@@ -20,6 +20,7 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/docs": _NOBODY,
     "/api/v1/openapi.json": _NOBODY,  # the document is the same for all users
     "/api/v1/artifacts": (Scope.ADMIN,),  # an artifact is native code, which runs with the server's permissions
+    "/api/v1/updates": (Scope.READ, Scope.PREDICT, Scope.PUSH),  # the state that is sent depends on the key's scopes
     "/v1/models": (Scope.PREDICT, Scope.READ),
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),

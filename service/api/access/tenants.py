@@ -32,7 +32,7 @@ _OPEN = re.compile(
         | /predict | /quantizations(/[^/]+(/file)?)?)? )?
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/keys (/[^/]+)?
-    | /api/v1/(targets | audit)
+    | /api/v1/(targets | audit | updates)
     | /v1/(models | embeddings)
     """,
     re.VERBOSE,

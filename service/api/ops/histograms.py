@@ -53,10 +53,20 @@ class Histograms(Collector):
             family.add_metric(values, list(zip(bounds, counts, strict=True)), histogram.sum)
         yield family
 
-    def counts(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """The number of observations of each histogram, with its label values."""
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The upper bounds of the buckets; another bucket is for values beyond all of them."""
+        return self._bounds
+
+    def each(self) -> Iterator[tuple[tuple[str, ...], Sequence[int]]]:
+        """Yields the number of observations in each bucket of each histogram, with its label values."""
         for values, histogram in list(self._children.items()):
-            yield values, sum(list(histogram.counts))
+            yield values, list(histogram.counts)
+
+    def counts(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Yields the number of observations of each histogram, with its label values."""
+        for values, counts in self.each():
+            yield values, sum(counts)
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
         yield HistogramMetricFamily(self._name, self._help, labels=self._labels)

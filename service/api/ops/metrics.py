@@ -84,6 +84,11 @@ class Metrics:
         self.cards = Gpus()
         self.registry.register(self.cards)
 
+    def rejections(self) -> dict[str, float]:
+        """Returns the number of refused predict requests, by reason."""
+        (family,) = self.requests_rejected.collect()
+        return {each.labels["reason"]: each.value for each in family.samples}
+
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format, version 0.0.4."""
         return generate_latest(self.registry)

@@ -25,6 +25,7 @@ from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
 from service.compiler.qnn.lengths.axes import Axes
+from service.compiler.select.edges import edges_of
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of
 from service.compiler.select.outputs import SCRATCH
@@ -121,8 +122,10 @@ class _Emission:
                 results = [self.tensors.with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.tensors.builder.emit_output(result) for result in results]
             self.tensors.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
-        self.tensors.selection.module = self.tensors.builder.get()
-        return self.tensors.selection
+        selection = self.tensors.selection
+        selection.module = self.tensors.builder.get()
+        selection.edges = edges_of(selection)
+        return selection
 
     def _bind(self, var: relax.Var, value: relax.Expr, *, plain: bool) -> None:
         """Emits the call of the kernel that computes `var`, if there is one, or the operator itself if `plain`."""

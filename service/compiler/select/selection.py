@@ -22,6 +22,7 @@ class Selection:
         plain: the operators that no kernel computes. An operator's `place` is the index in `layers` of the first kernel
             call after the operator.
         declined: maps the name of a group to the reason why no kernel computes it.
+        edges: the pairs of layers of which the second reads a result of the first (`edges.edges_of`).
         concatenations: the concatenations of images, each with the number of its `parts` and the number of parts that
             were written `in_place`.
         inexact: maps the symbol of generated GPU code to the library functions that it calls whose last bit may differ
@@ -35,6 +36,7 @@ class Selection:
     declined: dict[str, str] = field(default_factory=dict)
     concatenations: list[dict[str, Any]] = field(default_factory=list)
     inexact: dict[str, list[str]] = field(default_factory=dict)
+    edges: list[list[int]] = field(default_factory=list)
 
     def call(self, kernel: Kernel, layer: str, operators: str, macs: int) -> None:
         """Records a call of `kernel`, after the calls recorded so far."""
@@ -56,6 +58,7 @@ class Selection:
         return {
             "layers": self.layers,
             "plain": self.plain,
+            "edges": self.edges,
             "declined": self.declined,
             "reorders": reorders,
             "concatenations": self.concatenations,

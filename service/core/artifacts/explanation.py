@@ -78,12 +78,15 @@ class Explanation:
             instructions; None if this was not measured.
         profile: the profile, which describes the measurement; None if there is none.
         coverage: the coverage report.
+        edges: the pairs of indices in `layers` of which the second layer reads a result of the first; empty for
+            artifacts of older releases.
     """
 
     layers: tuple[Layer, ...]
     peak_macs_per_s: float | None
     profile: Document | None
     coverage: Document
+    edges: tuple[tuple[int, int], ...] = ()
 
     @property
     def macs(self) -> int:
@@ -175,6 +178,7 @@ class Explanation:
                 }
                 for layer in self.layers
             ],
+            "edges": [list(edge) for edge in self.edges],
             "families": self.families(),
             "kinds": self.kinds(),
             "time": self.shares(),
@@ -206,16 +210,20 @@ def build_explanation(coverage: Document, profile: Document | None = None) -> Ex
     kernels = coverage["kernels"]
     calls = [Call(call["symbol"], call["seconds"]) for call in profile["calls"]] if profile else []
     own, between = _align_calls([layer["symbol"] for layer in kernels["layers"]], calls)
-    layers = []
+    layers: list[Layer] = []
+    indices: dict[int, int] = {}  # the number of a layer in the report -> its index in `layers`
     for place_index in range(len(kernels["layers"]) + 1):
         operators = [operator for operator in kernels["plain"] if operator["place"] == place_index]
         if operators or between[place_index]:
+            indices[2 * place_index] = len(layers)
             layers.append(_generated_layer(operators, between[place_index]))
         if place_index < len(kernels["layers"]):
+            indices[2 * place_index + 1] = len(layers)
             layers.append(_kernel_layer(kernels["layers"][place_index], own[place_index]))
     if not kernels["layers"] and not kernels["plain"] and layers:  # the target has no kernel library: one layer
         layers = [Layer("", "", None, GENERATED, coverage["macs"], calls=layers[0].calls)]
-    return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage)
+    edges = tuple((indices[source], indices[reader]) for source, reader in kernels.get("edges", []))
+    return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage, edges)
 
 
 def _align_calls(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:

@@ -24,16 +24,19 @@ def versions(served: Served, name: str) -> list[int]:
     return [] if response.status_code == 404 else [each["version"] for each in response.json()["versions"]]
 
 
-def choose(page: Page, name: str, version: int = 1) -> None:
+def choose(page: Page, name: str, version: int = 1, tab: str = "Versions and rollout") -> None:
     page.locator(f"#choose-{name}-{version}").click()
     expect(page.locator("#model-title")).to_have_text(f"{name} {version}")
+    page.get_by_role("link", name=tab).click()
 
 
 def test_a_second_name_shows_the_checks_and_the_layers_of_the_first(page: Page, digits: Served) -> None:
     assert digits.push(name="again")["state"] == "succeeded"
-    choose(page, "again")
+    choose(page, "again", tab="Accuracy and checks")
     expect(page.locator("#witnesses .bars li").first).to_be_visible()
+    page.get_by_role("link", name="Layers").click()
     expect(page.locator("#layers li").first).to_be_visible()
+    page.get_by_role("link", name="Builds").click()
     expect(page.locator("#builds li").first).to_contain_text("digits 1, again 1")
 
 
@@ -48,8 +51,9 @@ def test_a_model_is_deleted_after_the_confirmation(page: Page, digits: Served) -
     page.get_by_role("button", name="Delete model").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(dialog).to_have_count(0)
+    expect(page.locator("#choose-digits-1")).to_be_visible()
     expect(page.locator("#choose-again-1")).to_have_count(0)
-    expect(page.locator("#model-title")).to_have_text("digits 1")
+    page.get_by_role("link", name="Builds").click()
     expect(page.locator("#builds li").first).not_to_contain_text("again")
     assert versions(digits, "again") == []
     assert digits.label(4) == 4
@@ -65,7 +69,7 @@ def test_a_version_is_deleted_with_its_alias(page: Page, digits: Served) -> None
     expect(dialog).to_contain_text('"stable" refers to it, and is deleted too.')
     dialog.get_by_role("button", name="Delete").click()
     expect(dialog).to_have_count(0)
-    expect(page.locator("#choose-both-2")).to_have_count(0)
+    expect(page.locator("#model-title")).to_have_text("both 1")
     assert versions(digits, "both") == [1]
     assert digits.client.get("/api/v1/models/both/aliases").json() == {"aliases": []}
 

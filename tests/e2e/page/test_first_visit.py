@@ -22,8 +22,6 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
 
 
 def show_digit(page: Page, digit: int) -> None:
-    expect(page.locator("#model-title")).to_be_visible()
-    page.set_input_files("#labels", EXAMPLES / "labels.txt")
     page.set_input_files("#picture", EXAMPLES / "digits" / f"{digit}.png")
     best = page.locator("#answer .classes li").first
     expect(best.locator(".name")).to_have_text(str(digit))
@@ -32,26 +30,47 @@ def show_digit(page: Page, digit: int) -> None:
 
 def test_a_model_is_pushed_built_and_classifies_a_picture(page: Page) -> None:
     expect(page.locator("#matrix")).to_contain_text("There is no model yet")
+    page.get_by_role("button", name="Push a model").click()
+    dialog = page.get_by_role("dialog")
     page.set_input_files("#model-file", EXAMPLES / INT8)
-    name = page.get_by_role("region", name="Push a model").get_by_label("Name")
+    page.set_input_files("#push-labels", EXAMPLES / "labels.txt")
+    name = dialog.get_by_label("Name")
     expect(name).to_have_value("digits_int8")
     name.fill("digits")
-    page.get_by_role("button", name="Push and compile").click()
-    expect(page.locator(".stages li.current")).to_have_count(1)
+    dialog.get_by_role("button", name="Push and compile").click()
+    expect(page).to_have_url(re.compile("#/builds/"))
     expect(page.locator(".stages li.done")).to_have_count(STAGES)
-    expect(page.locator("#matrix .state.succeeded").filter(has_text="built")).to_have_count(1)
-    expect(page.locator("#witnesses .verdict .state.succeeded")).to_have_text("equal")
-    expect(page.locator("#witnesses .verdict")).to_contain_text("checked against LiteRT")
-    expect(page.locator("#witnesses .verdict")).to_contain_text("all 2,780 values from 278 inputs are equal")
+    page.get_by_role("link", name="digits 1").click()
     show_digit(page, 2)
+    expect(page.locator("#code pre")).to_contain_text(
+        re.compile("^curl .*@2.png 'http://.*/api/v1/models/digits/predict")
+    )
+    page.get_by_role("link", name="Accuracy and checks").click()
+    expect(page.locator("#witnesses .verdict .state.succeeded")).to_have_text("equal")
+    expect(page.locator("#witnesses .verdict")).to_contain_text("all 2,780 values from 278 inputs are equal")
+    page.get_by_role("link", name="Models").first.click()
+    expect(page.locator("#matrix .state.succeeded").filter(has_text="built")).to_have_count(1)
     expect(page.locator("#matrix .state.succeeded").filter(has_text="ready")).to_have_count(1)
     expect(page.locator("#now")).to_contain_text("1 answered, 0 refused")
-    expect(page.locator("#latency")).to_contain_text("of 1 (last minute)")
+    expect(page.locator("#now")).to_contain_text("last minute")
+
+
+def test_every_view_has_an_address(page: Page) -> None:
+    """Back and Reload show the views that the test before visited."""
+    page.go_back()
+    expect(page.locator("#witnesses .verdict")).to_be_visible()
+    page.reload()
+    expect(page.locator("#model-title")).to_have_text("digits 1")
+    expect(page.locator("#witnesses .verdict")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#picture-drop")).to_be_visible()
 
 
 def test_nothing_is_wider_than_a_phone_screen(browser: Browser, page: Page, served: Served) -> None:
-    with visit(browser, served.url, width=PHONE, has_touch=True, is_mobile=True) as phone:
+    with visit(browser, served.url, "/models/digits", width=PHONE, has_touch=True, is_mobile=True) as phone:
         show_digit(phone, 7)
-        expect(phone.locator("#layers li")).not_to_have_count(0)
         expect(phone.get_by_text("Take a photo")).to_be_visible()
+        assert phone.evaluate("document.documentElement.scrollWidth") == PHONE
+        phone.get_by_role("link", name="Layers").click()
+        expect(phone.locator("#layers li")).not_to_have_count(0)
         assert phone.evaluate("document.documentElement.scrollWidth") == PHONE

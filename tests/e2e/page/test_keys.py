@@ -46,7 +46,7 @@ def key(digits: Served, folder: Path) -> str:
 
 @pytest.fixture
 def guarded(browser: Browser, digits: Served, key: str) -> Iterator[Page]:
-    with visit(browser, digits.url, may_fail=True) as page:
+    with visit(browser, digits.url, "/models/digits", may_fail=True) as page:
         yield page
 
 
@@ -69,7 +69,7 @@ def test_a_key_is_requested_and_stored_for_the_tab(guarded: Page, key: str) -> N
 def test_the_key_is_requested_only_once(guarded: Page, key: str) -> None:
     guarded.get_by_role("button", name="Not now").click()
     expect(guarded.locator("#server")).to_contain_text("no access")
-    guarded.wait_for_timeout(5000)  # two more polling intervals
+    guarded.wait_for_timeout(3000)  # two more attempts to connect
     expect(guarded.get_by_role("dialog")).to_have_count(0)
     guarded.get_by_role("button", name="Enter a key").click()
     guarded.get_by_label("API key").fill(key)
@@ -91,19 +91,37 @@ def test_a_predict_key_shows_models_and_sends_predictions(guarded: Page, folder:
     guarded.get_by_label("API key").fill(make_key(folder, "predict"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("allows predictions")
-    expect(guarded.locator("#matrix")).to_contain_text("digits")
     guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
     expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")
-    for hidden in ("#push", "#builds", "#versions", "#witnesses", "#pools", "#delete-model"):
-        expect(guarded.locator(hidden)).to_be_hidden()
+    for link, count in (("Versions and rollout", 0), ("Layers", 0), ("Builds", 0), ("Pools", 0), ("API", 1)):
+        expect(guarded.get_by_role("link", name=link, exact=True)).to_have_count(count)
+    expect(guarded.get_by_role("button", name="Push a model")).to_have_count(0)
+    guarded.get_by_role("link", name="Models").first.click()
+    expect(guarded.locator("#matrix")).to_contain_text("digits")
 
 
 def test_a_read_key_shows_everything(guarded: Page, folder: Path) -> None:
     guarded.get_by_label("API key").fill(make_key(folder, "read"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("ready")
-    expect(guarded.locator("#builds")).to_contain_text("digits")
+    guarded.get_by_role("link", name="Versions and rollout").click()
     expect(guarded.locator("#versions")).to_contain_text("version 1")
+    expect(guarded.get_by_role("button", name="Promote version 1")).to_have_count(0)
+    guarded.get_by_role("link", name="Builds").click()
+    expect(guarded.locator("#builds")).to_contain_text("digits")
+
+
+def test_an_admin_key_creates_and_revokes_keys(guarded: Page, folder: Path) -> None:
+    guarded.get_by_label("API key").fill(make_key(folder, "admin"))
+    guarded.keyboard.press("Enter")
+    guarded.get_by_role("link", name="Keys").click()
+    form = guarded.locator("#new-key")
+    form.get_by_label("Name").fill("camera 7")
+    form.get_by_role("button", name="Create the key").click()
+    expect(form.locator("pre")).to_contain_text("octet_")
+    guarded.get_by_role("button", name="Revoke camera 7").click()
+    guarded.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(guarded.locator("#keys tr", has_text="camera 7")).to_contain_text("revoked")
 
 
 def test_the_reference_is_shown_without_the_internet(browser: Browser, digits: Served) -> None:

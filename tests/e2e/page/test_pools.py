@@ -46,7 +46,7 @@ CLUSTER: list[dict[str, Any]] = [
 
 @pytest.fixture
 def page(browser: Browser, digits: Served) -> Iterator[Page]:
-    with visit(browser, digits.url, may_fail=True) as page:
+    with visit(browser, digits.url, "/pools/digits", may_fail=True) as page:
         yield page
 
 
@@ -68,7 +68,7 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_a_single_server_is_one_pool_that_measures_on_request(browser: Browser, digits: Served) -> None:
-    with visit(browser, digits.url) as page:
+    with visit(browser, digits.url, "/pools/digits") as page:
         pools = page.locator("#pools")
         rows = pools.locator("tbody tr")
         expect(rows).to_have_count(1)
@@ -140,7 +140,7 @@ def test_a_refused_measurement_leaves_the_table(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [PHONE, 700, 1000, DESKTOP])
 def test_the_page_is_not_wider_than_the_window(browser: Browser, digits: Served, width: int) -> None:
-    with visit(browser, digits.url, width=width, may_fail=True) as page:
+    with visit(browser, digits.url, "/pools/digits", width=width, may_fail=True) as page:
         answer(page, CLUSTER)
         expect(page.locator("#pools tbody tr")).to_have_count(5)
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -25,7 +25,7 @@ def two(digits: Served) -> Served:
 
 @pytest.fixture(params=[DESKTOP, PHONE])
 def page(request: pytest.FixtureRequest, browser: Browser, two: Served) -> Iterator[Page]:
-    with visit(browser, two.url, width=request.param) as page:
+    with visit(browser, two.url, "/models/digits/2/rollout", width=request.param) as page:
         expect(page.locator("#versions li")).to_have_count(2)
         yield page
 
@@ -36,48 +36,44 @@ def stable(served: Served) -> dict[str, Any]:
 
 
 def test_a_version_is_tried_promoted_and_reverted(page: Page, two: Served) -> None:
-    page.get_by_role("button", name="Promote version 2").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Promote version 2 of digits?")
-    expect(dialog).to_contain_text("Version 1 answers now")
+    change = page.locator("#promote-change")
+    expect(change).to_contain_text(
+        "Now, version 1 answers all requests. After the promotion, version 2 will answer all"
+    )
+    page.get_by_label("Share of the requests").fill("10")
+    expect(change).to_contain_text("version 2 will answer 10 %, and version 1 the others")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.get_by_label("Percent").fill("10")
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Promote version 2").click()
     expect(page.locator("#versions")).to_contain_text("stable 10 %")
+    expect(page.locator("#comparison [data-version]")).to_have_count(2)
     assert stable(two) == {"version": 1, "canary": {"version": 2, "percent": 10}}
 
+    expect(change).to_contain_text("Now, version 1 answers 90 % of the requests, and version 2 10 %.")
+    page.get_by_label("Share of the requests").fill("100")
     page.get_by_role("button", name="Promote version 2").click()
-    expect(dialog).to_contain_text("Version 1 answers 90 % of the requests now, and version 2 the others.")
-    dialog.get_by_role("button", name="Promote").click()
-    expect(dialog).to_have_count(0)
     expect(page.locator("#versions li").first).to_contain_text(re.compile(r"stable(?! \d)"))
+    expect(page.get_by_role("button", name="Promote version 2")).to_be_disabled()
     assert stable(two) == {"version": 2, "canary": None}
 
-    page.get_by_role("button", name="Roll back").click()
-    expect(dialog).to_contain_text("Version 1 will answer again")
-    dialog.get_by_role("button", name="Roll back").click()
-    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.locator("#versions li").last).to_contain_text(re.compile(r"stable(?! \d)"))
     assert stable(two) == {"version": 1, "canary": None}
 
 
-def test_canceling_the_dialog_changes_nothing(page: Page, two: Served) -> None:
-    page.get_by_role("button", name="Promote version 2").click()
-    expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    page.get_by_role("button", name="Promote version 2").click()
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("dialog")).to_have_count(0)
+def test_moving_the_slider_changes_nothing(page: Page, two: Served) -> None:
+    page.get_by_label("Share of the requests").fill("50")
+    page.get_by_role("link", name="Layers").click()
+    expect(page.locator("#layers")).to_be_visible()
     assert stable(two) == {"version": 1, "canary": None}
 
 
-def test_an_error_of_the_server_is_shown_in_the_dialog(browser: Browser, two: Served) -> None:
-    with visit(browser, two.url, may_fail=True) as page:
-        page.get_by_role("button", name="Promote version 2").click()
+def test_an_error_of_the_server_is_shown(browser: Browser, two: Served) -> None:
+    with visit(browser, two.url, "/models/digits/2/rollout", may_fail=True) as page:
+        promote = page.get_by_role("button", name="Promote version 2")
         page.route("**/promote", lambda route: route.fulfill(status=503, json={"detail": "It cannot be loaded."}))
-        page.get_by_role("dialog").get_by_role("button", name="Promote").click()
-        expect(page.get_by_role("dialog")).to_contain_text("It cannot be loaded.")
+        promote.click()
+        expect(page.locator("#promotion .error")).to_contain_text("It cannot be loaded.")
         page.unroute("**/promote")
-        page.get_by_role("dialog").get_by_role("button", name="Promote").click()
-        expect(page.get_by_role("dialog")).to_have_count(0)
+        promote.click()
+        expect(page.locator("#promotion .error")).to_have_count(0)
     assert two.client.post("/api/v1/models/digits/rollback").status_code == 200

@@ -41,7 +41,7 @@ OUTSIDE: dict[str, Any] = {
 
 @pytest.fixture
 def page(browser: Browser, digits: Served) -> Iterator[Page]:
-    with visit(browser, digits.url, may_fail=True) as page:
+    with visit(browser, digits.url, "/models/digits/1/accuracy", may_fail=True) as page:
         yield page
 
 
@@ -56,7 +56,7 @@ def answer(page: Page, document: dict[str, Any]) -> None:
 
 
 def test_a_model_without_samples_shows_the_reason(browser: Browser, digits: Served) -> None:
-    with visit(browser, digits.url) as page:
+    with visit(browser, digits.url, "/models/digits/1/accuracy") as page:
         expect(page.locator("#saturation")).to_have_text("waiting no request was sampled yet; 1 of 1,000 is")
 
 
@@ -78,7 +78,7 @@ def test_the_tensors_are_sorted_by_their_clipped_values(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_the_page_is_not_wider_than_the_window(browser: Browser, digits: Served, width: int) -> None:
-    with visit(browser, digits.url, width=width, may_fail=True) as page:
+    with visit(browser, digits.url, "/models/digits/1/accuracy", width=width, may_fail=True) as page:
         answer(page, OUTSIDE)
         expect(page.locator("#saturation li")).to_have_count(2)
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -35,27 +35,28 @@ def push(served: Served, name: str, model: bytes) -> dict[str, object]:
 def test_names_of_tensors(browser: Browser, served: Served) -> None:
     build = push(served, "relu", named(f"x{SCRIPT}", f"y{SCRIPT}"))
     assert build["state"] == "succeeded", build
-    with visit(browser, served.url) as page:
+    with visit(browser, served.url, "/models/relu") as page:
         expect(page.locator("#model-title")).to_have_text("relu 1")
         page.set_input_files("#picture", EXAMPLES / "digits" / "2.png")
-        for position in ("#versions", "#layers", "#answer"):
+        expect(page.locator("#answer")).to_contain_text(SCRIPT)
+        for tab, position in (("Versions and rollout", "#versions"), ("Layers", "#layers-card"), ("API", "#signature")):
+            page.get_by_role("link", name=tab).first.click()
             expect(page.locator(position)).to_contain_text(SCRIPT)
-        assert not page.locator("main script, main img:not(#answer > img)").count()
+            assert not page.locator("main script, main img").count()
 
 
 def test_why_a_build_failed(browser: Browser, served: Served) -> None:
     build = push(served, "sine", named(f"x{SCRIPT}", f"y{SCRIPT}", "SIN"))
     assert build["state"] == "failed", build
     assert SCRIPT in str(build["error"])
-    with visit(browser, served.url) as page:
+    with visit(browser, served.url, "/builds") as page:
         expect(page.locator("#builds .error")).to_contain_text(SCRIPT)
 
 
 def test_labels(browser: Browser, digits: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join([SCRIPT] * 10))
-    with visit(browser, digits.url) as page:
-        page.locator("#choose-digits-1").click()
+    with visit(browser, digits.url, "/models/digits/1") as page:
         expect(page.locator("#model-title")).to_have_text("digits 1")
         page.set_input_files("#labels", labels)
         page.set_input_files("#picture", EXAMPLES / "digits" / "2.png")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from tests.support.browser import visit
 from tests.support.compiled import EXAMPLES
@@ -24,68 +23,89 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def page(browser: Browser, digits: Served) -> Iterator[Page]:
     with visit(browser, digits.url) as page:
-        expect(page.locator("#model-title")).to_be_visible()
+        expect(page.locator("#choose-digits-1")).to_be_visible()
+        yield page
+
+
+@pytest.fixture
+def layers(browser: Browser, digits: Served) -> Iterator[Page]:
+    with visit(browser, digits.url, "/models/digits/1/layers") as page:
         yield page
 
 
 def test_quantiles_are_computed_like_in_prometheus(page: Page) -> None:
-    registry = CollectorRegistry()
-    histogram = Histogram("took", "", ("model",), buckets=(1, 2, 4), registry=registry)
-    for model, value in (('a"\n\\', 0.5), ('a"\n\\', 1.5), ("b", 1.6), ("b", 3.0)):
-        histogram.labels(model).observe(value)
-    program = """async (text) => {
-      const { histogram, parse, quantile, since } = await import("/page/metrics.js");
-      const samples = parse(text);
-      const all = histogram(samples, "took"), one = histogram(samples, "took", { model: "a\\"\\n\\\\" });
-      return [[0.25, 0.5, 0.75, 1].map((share) => quantile(all, share)), quantile(one, 1),
-              quantile(since(all, one), 1), quantile(since(one, all), 0.5), quantile(since(all, all), 0.5)];
+    program = """async () => {
+      const { quantile, since } = await import("/page/app/histogram.js");
+      const [bounds, all, one] = [[1, 2, 4], [1, 2, 1, 0], [1, 1, 0, 0]];
+      return [[0.25, 0.5, 0.75, 1].map((share) => quantile(all, share, bounds)), quantile(one, 1, bounds),
+              quantile(since(all, one), 1, bounds), since(one, all), quantile(since(all, all), 0.5, bounds),
+              quantile([0, 0, 0, 3], 0.5, bounds)];
     }"""
-    everything, one, others, restarted, nothing = page.evaluate(program, generate_latest(registry).decode())
+    everything, one, others, restarted, nothing, beyond = page.evaluate(program)
     # One observation is at most 1, three observations are at most 2, and all four are at most 4.
     assert everything == [1, 1.5, 2, 4]
     assert (one, others) == (2, 4)
-    assert restarted == 1  # the count is less than before, so the server has restarted, and all observations are new
+    assert restarted == [
+        1,
+        1,
+        0,
+        0,
+    ]  # the server restarted, so all observations are new
     assert nothing is None
+    assert beyond == 4  # the highest bound
 
 
-def test_unchanged_elements_are_kept_when_others_change(page: Page) -> None:
-    """A button that is replaced while it is pressed gets no click. The page updates the ages that it shows at each
-    poll.
-    """
+def test_numbers_and_nouns_agree(page: Page) -> None:
     program = """async () => {
-      const { h, show } = await import("/page/dom.js");
-      const place = document.createElement("div");
-      const clicked = [];
-      const draw = (ago, name) => show(place, h("ul", {}, h("li", {}, h("p", {}, ago),
-        h("button", { onclick: () => clicked.push(name) }, name))));
-      draw("1 s ago", "a");
-      const [first, item] = [place.querySelector("button"), place.querySelector("li")];
-      draw("2 s ago", "a");
-      const kept = place.querySelector("button") === first && place.querySelector("li") === item;
-      draw("2 s ago", "b");
-      place.querySelector("button").click();
-      return [kept, place.innerText, clicked];
+      const { plural } = await import("/page/app/format.js");
+      return [plural(0, "build"), plural(1, "build"), plural(2, "build"), plural(1200, "class", "classes")];
     }"""
-    assert page.evaluate(program) == [True, "2 s agob", ["b"]]
+    assert page.evaluate(program) == ["0 builds", "1 build", "2 builds", "1.2 k classes"]
 
 
-def test_layers_have_times(page: Page) -> None:
-    expect(page.locator("#layers")).to_contain_text("% of peak")
-    expect(page.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)
+def test_names_tell_layers_apart(page: Page) -> None:
+    program = """async (layers) => {
+      const { namesOf } = await import("/page/layers/names.js");
+      return namesOf(layers.map((layer) => ({ layer })));
+    }"""
+    layers = [
+        "CONV_2D_0_net/block_1/relu/Relu6;net/block_1/bn",
+        "CONV_2D_1_net/block_2/relu/Relu6",
+        "net/block_2/add",
+        "",
+    ]
+    assert page.evaluate(program, layers) == ["block_1/relu", "block_2/relu", "block_2", "generated code"]
 
 
-def test_time_is_divided_by_type_of_code(page: Page) -> None:
-    kinds = page.locator("#layers .kinds")
+def test_layers_have_times(layers: Page) -> None:
+    expect(layers.locator("#layers")).to_contain_text("% of the time · ")
+    expect(layers.locator("#layers")).to_contain_text("% of peak")
+    expect(layers.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)
+
+
+def test_time_is_divided_by_type_of_code(layers: Page) -> None:
+    kinds = layers.locator(".kinds")
     expect(kinds).to_contain_text("integer kernels")
     shares = [float(text.removesuffix(" %")) for text in kinds.locator(".value").all_text_contents()]
     assert sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
+
+
+def test_the_graph_and_the_table_choose_the_same_layer(layers: Page) -> None:
+    nodes = layers.locator("#graph .node")
+    expect(nodes).to_have_count(layers.locator("#layers li").count())
+    nodes.nth(1).click()
+    expect(layers.locator("#layers li.chosen")).to_have_attribute("data-layer", "1")
+    layers.locator("#layers li button").nth(2).click()
+    expect(layers.locator("#graph .node.chosen text").first).to_contain_text("3. ")
+    assert layers.url.endswith("?layer=2")
 
 
 def test_layers_for_another_machine_have_multiplication_counts(page: Page, digits: Served) -> None:
     build = digits.push(UINT8, name="afar", target="aarch64")
     assert digits.ended(build["id"])["state"] == "succeeded"
     page.locator("#choose-afar-1").click()
-    expect(page.locator("#layers")).to_contain_text("could not measure it")
+    page.get_by_role("link", name="Layers").click()
+    expect(page.locator("#layers-summary")).to_contain_text("could not measure it")
 
 
 def test_an_artifact_in_quarantine_is_shown_and_released(page: Page, digits: Served, folder: Path) -> None:
@@ -101,6 +121,8 @@ def test_an_artifact_in_quarantine_is_shown_and_released(page: Page, digits: Ser
 
 @pytest.mark.parametrize("format", ["PNG", "WEBP"])
 def test_a_picture_is_dropped(page: Page, format: str) -> None:
+    page.locator("#choose-digits-1").click()
+    expect(page.locator("#picture-drop")).to_be_visible()
     data = io.BytesIO()
     with Image.open(EXAMPLES / "digits" / "5.png") as image:
         image.save(data, format, lossless=True)
@@ -108,7 +130,7 @@ def test_a_picture_is_dropped(page: Page, format: str) -> None:
       const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File([bytes], "picture", { type }));
-      const place = document.getElementById("try-drop");
+      const place = document.getElementById("picture-drop");
       for (const kind of ["dragenter", "dragover", "drop"]) {
         place.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
       }
@@ -118,12 +140,21 @@ def test_a_picture_is_dropped(page: Page, format: str) -> None:
 
 
 def test_a_file_that_is_not_a_picture_is_rejected(browser: Browser, digits: Served) -> None:
-    with visit(browser, digits.url, may_fail=True) as page:
-        expect(page.locator("#model-title")).to_be_visible()
+    with visit(browser, digits.url, "/models/digits/1", may_fail=True) as page:
         page.set_input_files("#picture", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"})
-        expect(page.locator("#answer .error")).to_contain_text("notes.txt is not a picture")
+        expect(page.locator("#try .error")).to_contain_text("notes.txt is not a picture")
         page.set_input_files("#picture", {"name": "cut.png", "mimeType": "image/png", "buffer": b"\x89PNG"})
-        expect(page.locator("#answer .error")).not_to_contain_text("notes.txt")
+        expect(page.locator("#answer .error")).to_be_visible()
+        expect(page.locator("#try .error")).to_have_count(0)
+
+
+def test_numbers_are_sent_as_json(browser: Browser, digits: Served) -> None:
+    with visit(browser, digits.url, "/models/digits/1/try?input=json") as page:
+        page.get_by_role("button", name="Predict").click()
+        expect(page.locator("#answer .classes li")).to_have_count(5)
+        expect(page.locator("#code pre")).to_contain_text("curl -H 'Content-Type: application/json'")
+        page.get_by_role("button", name="Python").click()
+        expect(page.locator("#code pre")).to_contain_text("httpx.post(")
 
 
 def test_versions_and_their_aliases_are_shown(page: Page, digits: Served) -> None:
@@ -134,8 +165,8 @@ def test_versions_and_their_aliases_are_shown(page: Page, digits: Served) -> Non
     expect(rows).to_have_count(2)
     expect(rows.nth(0)).to_contain_text("stable 10 %")
     expect(rows.nth(1)).to_contain_text("stable 90 %")
-    page.get_by_role("button", name="version 2", exact=True).click()
-    expect(page.locator("#model-title")).to_have_text("digits 2")
+    page.locator("#choose-digits-2").click()
+    page.get_by_role("link", name="Versions and rollout").click()
     expect(page.locator("#versions")).to_contain_text("UINT8 [1, 16, 16, 1]")
 
 
@@ -145,4 +176,5 @@ def test_the_figures_change_while_requests_arrive(page: Page, digits: Served) ->
     for _ in range(20):
         digits.label(3)
     expect(answered).not_to_have_text(before)
-    expect(page.locator("#now svg polyline")).to_have_count(1)
+    expect(answered.locator("canvas")).to_have_count(1)
+    expect(answered.get_by_role("img")).to_have_attribute("aria-label", re.compile("over the last 5 minutes; now"))

@@ -27,7 +27,7 @@ def push_and_choose(page: Page, served: Served, name: str, model: bytes) -> None
     """Pushes a model, and selects it on the page."""
     build = served.client.put("/api/v1/models", params={"name": name}, content=model).json()
     assert served.ended(build["id"])["artifact"], build
-    page.locator(f"#choose-{name}-1").click()
+    page.goto(f"{served.url}/#/models/{name}/1/accuracy")
     expect(page.locator("#model-title")).to_have_text(f"{name} 1")
 
 
@@ -55,7 +55,6 @@ def test_a_stored_score_is_shown_with_its_interval(browser: Browser, served: Ser
         for document, signed in ((statement, "not signed"), (envelope.to_bytes(), "signed")):
             assert served.client.put(f"/api/v1/artifacts/{artifact}/score", content=document).status_code == 204
             page.reload()
-            page.locator("#choose-scored-1").click()
             shown = page.locator("#witnesses li", has_text="top1")
             expect(shown).to_contain_text(f"0.7 to 0.9, on 50 inputs of photographs; {signed},")
             expect(shown.locator(".value")).to_have_text("0.8")
@@ -70,16 +69,17 @@ def test_a_build_that_differs_is_red_everywhere(browser: Browser, tmp_path: Path
             expect_verdict(page, "different", "different")
             expect(page.locator("#witnesses .verdict")).to_contain_text("the mode documents no such difference")
             expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)
-            expect(page.locator("#matrix .state.different")).to_have_text("different")
-            expect(page.locator("#builds .state.different")).to_have_text("different")
-            expect(page.locator("#pools .state.failed")).to_have_text("different")
-            expect(page.locator("#promote-1")).to_have_count(0)
+            page.get_by_role("link", name="Versions and rollout").click()
+            expect(page.locator("#answers")).to_contain_text("none can be promoted")
+            views = {"Models": "#matrix .different", "Builds": "#builds .different", "Pools": "#pools .failed"}
+            for view, place in views.items():
+                page.get_by_role("link", name=view).first.click()
+                expect(page.locator(place)).to_have_text("different")
             accepted = served.push(name="off", accept_differences="true")
             assert served.ended(accepted["id"])["state"] == "succeeded"
-            page.reload()
-            page.locator("#choose-off-1").click()
-            expect_verdict(page, "running", "different, accepted")
             expect(page.locator("#pools .state.succeeded")).to_have_text("ready")
+            page.goto(f"{served.url}/#/models/off/1/accuracy")
+            expect_verdict(page, "running", "different, accepted")
             assert served.stop() == 0
 
 
@@ -95,7 +95,6 @@ def test_a_report_of_an_older_octet_is_marked(browser: Browser, served: Served, 
     old = {"mode": "litert-reference", "reference": "LiteRT 2.3.0", "verified": True, "checks": [], "formulas": {}}
     build = served.ended(served.push(name="older")["id"])
     OciLayout(folder / "data" / "store").attach(build["artifact"], Report.NUMERICS, json.dumps(old).encode())
-    with visit(browser, served.url) as page:
-        page.locator("#choose-older-1").click()
+    with visit(browser, served.url, "/models/older/1/accuracy") as page:
         expect_verdict(page, "queued", "unknown")
         expect(page.locator("#witnesses .verdict")).to_contain_text("older version of Octet")

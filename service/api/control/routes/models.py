@@ -181,8 +181,14 @@ def list_models(
     cursor: wire.QueryCursor = None,
 ) -> wire.Models:
     """The models are sorted by name; each is shown with its newest version."""
-    models, following = services.models.list(limit, cursor, tenant.get())
+    models, following = list_page(services, limit, cursor)
     paths.link_next(request, response, following)
+    return models
+
+
+def list_page(services: Services, limit: int, cursor: str | None) -> tuple[wire.Models, str | None]:
+    """Returns a page of the models that the request may see, and the cursor of the next page; None on the last page."""
+    models, following = services.models.list(limit, cursor, tenant.get())
     aliases, standing = services.aliases.list(), _version_statuses(services, models)
     shown = [
         views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
@@ -190,7 +196,7 @@ def list_models(
     ]
     files = {} if tenant.get() else services.broken_files
     broken = [wire.BrokenFile(file=file, reason=why) for file, why in sorted(files.items())]
-    return wire.Models(models=shown, broken_files=broken)
+    return wire.Models(models=shown, broken_files=broken), following
 
 
 @router.get("/{name}", summary="Get a model and its versions", response_model=wire.ModelVersions)

@@ -84,3 +84,16 @@ def test_no_product_is_lost(module: Any, report: dict[str, Any]) -> None:
 def test_a_target_without_kernels_reports_none(module: Any) -> None:
     report = select(module, None).report()
     assert report["layers"] == report["plain"] == []
+
+
+def test_edges_connect_the_layers_in_order(report: dict[str, Any]) -> None:
+    """The layers of kernels have odd numbers. The negation is between them, and reads the first convolution."""
+    layers, edges = report["layers"], report["edges"]
+    assert edges == sorted(edges)
+    assert all(source < reader for source, reader in edges)
+    first = next(index for index, layer in enumerate(layers) if layer["kernel"] == "conv")
+    negation = next(operator["place"] for operator in report["plain"] if operator["operators"] == "negative")
+    assert {reader for source, reader in edges if source == 2 * negation}
+    read = {source for source, reader in edges if reader == 2 * negation}
+    assert read
+    assert read <= {2 * index + 1 for index in range(first, negation)}

@@ -21,6 +21,7 @@ from service.compiler.kernels.kernel import Declined, DeviceFunction, Kernel
 from service.compiler.kernels.layer import Layer
 from service.core.artifacts.call_plan import Launch
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _THREADS = 128
 _QUAD = 4  # the number of channels that a thread computes, and the number of pixels in a vector
@@ -106,7 +107,7 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
     blocks = ceil(_items(layer, tile) / _THREADS) + images.border_blocks(destination, _THREADS)
     facts = {
         "tile": f"{tile.rows}x{tile.columns} pixels",
-        "products": f"{taps.products} of {len(taps.vectors)} vectors for each kernel row",
+        "products": f"{plural(taps.products, 'product')} of {plural(len(taps.vectors), 'vector')} for each kernel row",
         "excess_rows": len(own[2]) if rest else 0,
     }
     launch = Launch((blocks, 1, 1), (_THREADS, 1, 1), 0)

@@ -21,6 +21,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess, Reductio
 from service.compiler.kernels.vector.isa import Isa, Pairs
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 
 def conv(
@@ -104,7 +105,7 @@ class _Conv:
             self.output.fill_halo(image, first_block, blocks=self.tile.blocks, when=at == 0)
             self._tile(program.bind(image), block_tile, program.bind(row), program.bind(column))
         facts = {
-            "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {self.tile.blocks} blocks",
+            "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {plural(self.tile.blocks, 'block')}",
             "excess_groups": len(self.constants[-2]) if self.excess else 0,
         }
         return Kernel("conv", program.function(), tuple(self.constants), self.output.size_bytes, facts)

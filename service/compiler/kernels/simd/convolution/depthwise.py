@@ -25,6 +25,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _MOST_PRODUCTS = 512  # the largest number of `dot` in an unrolled tile; with more, the code loops over kernel rows
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
@@ -160,7 +161,8 @@ class _Depthwise:
             self._band(image, block, program.bind(at_most(band * tile.rows, layer.destination.height - tile.rows)))
         facts = {
             "tile": f"{tile.rows}x{tile.columns} pixels",
-            "products": f"{self.taps.products} of {len(self.taps.vectors)} vectors for each kernel row",
+            "products": f"{plural(self.taps.products, 'product')} of {plural(len(self.taps.vectors), 'vector')} "
+            "for each kernel row",
             "excess_rows": len(self.constants[-2]) if self.excess else 0,
         }
         return Kernel("depthwise", program.function(), tuple(self.constants), self.output.size_bytes, facts)

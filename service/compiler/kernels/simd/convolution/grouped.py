@@ -31,6 +31,7 @@ from service.compiler.kernels.simd.convolution.tiles import candidates, tile_cyc
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _NOTHING = -1  # marks a lane's byte that is not used
 
@@ -291,7 +292,7 @@ class _Grouped:
             self.output.fill_halo(image, block, blocks=tile.blocks, when=at == 0)
             self._tile(image, block_tile, block, row, column)
         facts = {
-            "tile": f"{tile.rows}x{tile.columns} pixels, {tile.blocks} blocks",
+            "tile": f"{tile.rows}x{tile.columns} pixels, {plural(tile.blocks, 'block')}",
             "reads": f"{self.constants[1].size}, {'own' if self.scheme.own else 'shared'}",
         }
         return Kernel("grouped", program.function(), tuple(self.constants), self.output.size_bytes, facts)

@@ -25,6 +25,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.expressions.rescaling import Reduced, Rescaling
 from service.compiler.qnn.expressions.tensors import TensorOps
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 Shape = tuple[int, int, int, int]
 
@@ -188,7 +189,7 @@ class _Layer:
             line = program.bind(at // columns)  # the number of the row among the rows of all images
             column = program.bind(at_most(at % columns * self.columns, width - self.columns))
             self._tile(block_tile, line, column)
-        facts = {"tile": f"1x{self.columns} pixels, {self.blocks} blocks", "widened": self.flush}
+        facts = {"tile": f"1x{self.columns} pixels, {plural(self.blocks, 'block')}", "widened": self.flush}
         return Kernel("int16", program.function(), tuple(self.constants), 2 * sizes[1], facts)
 
     # --- accumulators ---

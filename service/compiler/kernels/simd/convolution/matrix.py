@@ -21,6 +21,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _CONFIGURATION_BYTES = 64
 _TOTAL_BYTES = 4
@@ -120,7 +121,7 @@ class _Matrix:
             column = program.bind(at_most(at % across * scheme.columns, width - scheme.columns))
             self._item(image, share, row, column, first=at == 0)
         facts = {
-            "tile": f"{scheme.rows}x{scheme.columns} pixels, {scheme.blocks} blocks",
+            "tile": f"{scheme.rows}x{scheme.columns} pixels, {plural(scheme.blocks, 'block')}",
             "tiles": f"{scheme.pixel_tiles}x{self.rows} pixels by {scheme.blocks}x{self.isa.lanes} channels",
             "excess_groups": len(self.constants[1]) - self.block_tiles * len(self.panel.offsets),
         }

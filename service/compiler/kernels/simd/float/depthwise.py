@@ -21,6 +21,7 @@ from service.compiler.kernels.simd.float.memory import Padded, clear
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _MOST_PIXELS = 16
 _SHARES = 8  # the desired number of bands
@@ -111,7 +112,7 @@ class _Depthwise:
                     line = program.bind(first_line + row * down)
                     made_line = program.bind(image * layer.output[0] + first + row)
                     self._tile(seen, line, made_line, column, block)
-        facts = {"tile": f"1x{self.pixels} pixels, {band} rows"}
+        facts = {"tile": f"1x{self.pixels} pixels, {plural(band, 'row')}"}
         return Kernel("float_depthwise", program.function(), tuple(self.constants), 4 * made, facts)
 
     def _lines(self, rows: int) -> int:

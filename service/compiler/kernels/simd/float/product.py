@@ -30,6 +30,7 @@ from service.compiler.kernels.simd.float.tiles import FAR_BYTES, Geometry, cycle
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.models.arrays import Array
+from service.core.words import plural
 
 _SHARE = 4096  # the number of elements that one iteration converts
 
@@ -139,7 +140,7 @@ class _Product:
                 others = self._computed(rhs, first)
                 with program.loop(self.tiles, "tile") as own:
                     self._tiles(lhs, out, rhs, first, own, others)
-        facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
+        facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {plural(self.tile.blocks, 'vector')}"}
         facts |= self.factors.facts
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
 

@@ -36,6 +36,7 @@ from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.expressed import Converts
 from service.compiler.qnn.operation import Operation
+from service.core.words import plural
 
 _LARGEST = 255 * 255  # the largest magnitude of a product
 _MOST_ROWS = 16
@@ -171,7 +172,7 @@ class _Product:
             )
             self.channels = load_channels(self.lanes, epilogue.requantization, self.factors, 0)
             self._item(item, *sources)
-        facts = {"tile": f"{self.tile.rows} rows, {self.tile.blocks} blocks"}
+        facts = {"tile": f"{plural(self.tile.rows, 'row')}, {plural(self.tile.blocks, 'block')}"}
         return Kernel("product", program.function(), constants, self.out.size, facts)
 
     def _item(self, item: Expr, lhs: Buffer, rhs: Buffer) -> None:
