@@ -31,6 +31,12 @@ class Outputs:
         self.vary = bool(varying)
         self._axes = UnreadAxes(function, varying)
 
+    def places(self, var: relax.Var) -> Written:
+        """Returns the description of a plain tensor that may contain places of elements in another tensor. All of them
+        are written, as nothing checks whether a place is inside that tensor.
+        """
+        return Written() if str(var.ty.dtype) in ("int32", "int64") else self.plain(var)
+
     def plain(self, var: relax.Var) -> Written:
         """Returns the description of a plain tensor."""
         shape = shape_of(var)

@@ -227,7 +227,7 @@ class _Emission:
         made = self.library.rows(region, sources, outputs)
         seen = self.tensors.outputs
         described = [
-            seen.plain(v) if o.image is None else seen.image(v, o.image)
+            seen.places(v) if o.image is None else seen.image(v, o.image)
             for v, o in zip(region.outputs, outputs, strict=True)
         ]
         both = list(zip(region.outputs, outputs, strict=True))

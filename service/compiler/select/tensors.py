@@ -99,7 +99,7 @@ class Tensors:
             ):
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))
-                written = [self.outputs.plain(var)]
+                written = [self.outputs.places(var)]
                 self._plain[var] = self.emit(kernel, operands, str(var.name), operators, out_type, outputs=written)
             else:  # the binding has not been emitted
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))

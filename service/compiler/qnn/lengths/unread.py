@@ -164,6 +164,15 @@ def _take(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> States:
     return [FREE] * axis + axes.states(call.args[1]) + [FREE] * (rank - 1 - axis)
 
 
+def _gather_elements(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> States:
+    """Elements at the given places along an axis, and at their own place along the other axes."""
+    data, places = (axes.states(arg) for arg in call.args)
+    along = int(call.attrs.axis) % len(shape)
+    states = list(map(max, data, places))
+    states[along] = READ if data[along] else places[along]
+    return states
+
+
 def _part(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> States:
     """A slice."""
     before = graph.shape_of(call.args[0])
@@ -208,6 +217,7 @@ _RULES: Mapping[str, Rule] = {
     "broadcast_to": _broadcast,
     "concat": _concatenate,
     "matmul": _matmul,
+    "gather_elements": _gather_elements,
     "max": _PLAIN,
     "min": _PLAIN,
     "permute_dims": _permute,
@@ -223,9 +233,12 @@ _RULES: Mapping[str, Rule] = {
     "qnn.real_mean": _OF_ROWS,
     "qnn.real_squares": _OF_ROWS,
     "qnn.real_sum": _reduction(_own_axes, lambda _call: True),
+    "qnn.running_sum": _elementwise,  # of a position and those before it
     "qnn.softmax": _same,
     "reshape": _reshape,
     "strided_slice": _part,
     "sum": _PLAIN,
     "take": _take,
+    "tril": _elementwise,
+    "triu": _elementwise,
 }

@@ -106,6 +106,21 @@ WEIGHTS = np.ones((4, 1, 1, 6), np.int8)
             (),
             id="convolution",
         ),
+        pytest.param(lambda x: ops.running_sum(x, axis=1), [ROWS], [(1,)], (1,), id="running sum"),
+        pytest.param(
+            lambda x: relax.op.gather_elements(x, relax.const(np.zeros((1, LONG, 2), np.int64)), axis=2),
+            [ROWS],
+            [(1,)],
+            (1,),
+            id="columns at given places",
+        ),
+        pytest.param(
+            lambda x: relax.op.gather_elements(x, relax.const(np.zeros((1, LONG, 6), np.int64)), axis=1),
+            [ROWS],
+            [(1,)],
+            (),
+            id="rows at given places",
+        ),
         pytest.param(lambda x: relax.op.flip(x, 1), [ROWS], [(1,)], (), id="an operator without a rule"),
     ],
 )
