@@ -19,7 +19,7 @@ from service.cli.quantities import size
 from service.compiler.importers.published.archives import pack_folder
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer
-from service.compiler.importers.published.variants import Variant, choose, variants_in
+from service.compiler.importers.published.variants import Variant, choose, files_of, variants_in
 from service.core.artifacts.artifact import TOKENIZER_MEDIA_TYPE, only_artifact
 from service.core.errors import InvalidInput, UnknownTarget
 from service.core.models.metadata import NOTHING, ModelMetadata
@@ -190,9 +190,9 @@ def _document(folder: Folder, found: dict[str, Any], metadata: ModelMetadata) ->
 
 def _belongs(folder: Folder, name: str, variant: Variant) -> bool:
     """Returns false for the files of other variants, and for weights of other frameworks."""
-    if name.startswith(variant.file):
+    if name in files_of(folder, variant.file):
         return True
-    if any(name.startswith(each.file) for each in variants_in(folder)):
+    if any(name in files_of(folder, each.file) for each in variants_in(folder)):
         return False
     path = PurePosixPath(name)
     is_step = re.fullmatch(r"\d+_[A-Za-z]+", str(path.parent)) is not None
@@ -200,8 +200,8 @@ def _belongs(folder: Folder, name: str, variant: Variant) -> bool:
 
 
 def _ignored(folder: Folder, found: dict[str, Any]) -> list[str]:
-    used = (*found["sources"], *(each.file for each in variants_in(folder)))
-    return [name for name in folder.names if not name.startswith(used)]
+    used = {*found["sources"], *(name for each in variants_in(folder) for name in files_of(folder, each.file))}
+    return [name for name in folder.names if name not in used]
 
 
 def _rows(folder: Folder, found: dict[str, Any], metadata: ModelMetadata) -> list[tuple[str, str]]:

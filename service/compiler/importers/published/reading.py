@@ -21,7 +21,7 @@ from service.compiler.importers.published.texts import (
     read_text_processing,
 )
 from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer, read_tokenizer
-from service.compiler.importers.published.variants import Variant, choose, variants_in
+from service.compiler.importers.published.variants import Variant, choose, files_of, variants_in
 from service.core.errors import MalformedModel, Unsupported
 from service.core.models.metadata import ModelMetadata
 from service.core.models.model import model_name_of
@@ -119,7 +119,7 @@ def read_published(
     read = [name for name in folder.names if name in _USED or _is_step(name)]
     sources = sorted({*read, *([origin] if data else [])})
     variants = variants_in(folder)
-    of_models = [name for name in folder.names if any(name.startswith(each.file) for each in variants)]
+    of_models = [name for each in variants for name in files_of(folder, each.file)]
     ignored = sorted(set(folder.names) - set(sources) - set(of_models))
     return Published(chosen, variants, file, addition, metadata, data, read_input_size(folder), sources, ignored)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.compiler.importers.published.variants import choose, variants_in
+from service.compiler.importers.published.variants import choose, files_of, variants_in
 from service.core.errors import InvalidInput
 from service.core.target import parse_target
 from tests.support.published_model import write
@@ -42,6 +42,10 @@ def names(stems: list[str], folder: str = "onnx") -> dict[str, bytes]:
         ([*SENTENCES, "model_quantized"], "riscv64+v", "quantized"),
         (["model", "model_q4", "model_q4f16", "model_fp16"], None, "q4"),
         (["model", "model_fp16", "model_O4"], None, "model"),
+        (SENTENCES, "x86-64-v3", "quint8_avx2"),
+        (["model", "model_q1", "model_q2f16", "model_q2"], None, "model"),
+        (["model_optimized", "model_optimized_quantized"], None, "optimized_quantized"),
+        (["model_optimized", "model_fp16", "model_opt"], None, "optimized"),
         (["all-minilm-l6-v2", "all-minilm-l6-v2-int8"], None, "all-minilm-l6-v2-int8"),
         (["text_model_quantized", "model"], None, "model"),
     ],
@@ -62,6 +66,52 @@ def test_the_size_includes_external_data(tmp_path: Path) -> None:
     folder = write(tmp_path, {"onnx/model.onnx": b"1", "onnx/model.onnx_data": b"22", "onnx/model.onnx_data_1": b"3"})
     (variant,) = variants_in(folder)
     assert (variant.name, variant.precision, variant.size_bytes) == ("model", "float32", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        *((each, "4-bit weights") for each in ("q4", "bnb4")),
+        *((each, "4-bit weights, float16") for each in ("q4f16",)),
+        *((each, "8-bit") for each in ("quantized", "int8", "uint8", "q8", "qint8_arm64", "quint8_avx2")),
+        *((each, "float16") for each in ("fp16", "O4")),
+        *((each, "float32") for each in ("O1", "O2", "O3", "opt", "optimized", "fp32")),
+        *((each, "1-bit or 2-bit weights") for each in ("q1", "q2", "q1f16", "q2f16")),
+        ("final", "not in its name"),
+    ],
+)
+def test_the_name_gives_the_precision(tmp_path: Path, name: str, precision: str) -> None:
+    (variant,) = variants_in(write(tmp_path, names([f"model_{name}"])))
+    assert (variant.name, variant.precision) == (name, precision)
+
+
+OPENVINO = {
+    "openvino/openvino_model.xml": b"<net",
+    "openvino/openvino_model.bin": b"22",
+    "openvino/openvino_model_qint8_quantized.xml": b"<n",
+    "openvino/openvino_model_qint8_quantized.bin": b"1",
+    "openvino/openvino_tokenizer.xml": b"",
+    "openvino/openvino_tokenizer.bin": b"",
+}
+
+
+def test_the_folder_of_openvino_has_variants(tmp_path: Path) -> None:
+    folder = write(tmp_path, OPENVINO)
+    found = [(each.name, each.precision, each.size_bytes, each.is_whole) for each in variants_in(folder)]
+    assert found == [
+        ("openvino_model", "float32", 6, True),
+        ("openvino_model_qint8_quantized", "8-bit", 3, True),
+    ]
+    assert choose(folder, None, None).name == "openvino_model_qint8_quantized"
+    assert files_of(folder, "openvino/openvino_model.xml") == [
+        "openvino/openvino_model.bin",
+        "openvino/openvino_model.xml",
+    ]
+
+
+def test_onnx_comes_before_openvino(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**OPENVINO, "onnx/model_quantized.onnx": b"." * 9})
+    assert choose(folder, None, None).name == "quantized"
 
 
 def test_a_tflite_file_is_a_variant(tmp_path: Path) -> None:
