@@ -138,6 +138,7 @@ class _Evaluation:
         self._loops: list[_Loop] = []
         self._depths: dict[tirx.Buffer, int] = {}  # buffers of the kernel -> the number of loops around the allocation
         self._numbers: dict[tirx.Var, Integers | None] = {}  # the values of variables by point; None if unknown
+        self._limits: dict[tirx.Var, int] = {}  # upper limits of variables whose values are unknown
         self._inlined: dict[tirx.Var, tirx.PrimExpr] = {}  # variables as expressions of loop variables
         self._points = 1
         self.is_changed = False
@@ -172,12 +173,14 @@ class _Evaluation:
         self._numbers[var] = self._number(value) if is_integer else None
         if self._numbers[var] is not None:
             self._inlined[var] = replaced(value, self._inlined)
+        elif is_integer and (most := self._most(value)) is not None:
+            self._limits[var] = most
 
     def _loop(self, stmt: tirx.For) -> tirx.For:
         if not _writes(stmt.body, self._written):
             self._skim(stmt)
             return stmt
-        extents = self._number(stmt.extent)
+        extents = self._extents(stmt.extent)
         if extents is None:
             self._skim(stmt)
             return stmt
@@ -288,6 +291,27 @@ class _Evaluation:
         if base is None or stride is None:
             return None
         return base[:, np.newaxis] + stride[:, np.newaxis] * np.arange(int(offset.lanes))
+
+    def _extents(self, expr: Any) -> Integers | None:
+        """Returns the extent of a loop for each point, or an upper limit of it; None if there is none."""
+        numbers = self._number(expr)
+        if numbers is None and (most := self._most(expr)) is not None:
+            numbers = np.full(self._points, most, np.int64)
+        return numbers
+
+    def _most(self, expr: Any) -> int | None:
+        """Returns an upper limit of an integer expression; None if there is none."""
+        if isinstance(expr, tirx.IntImm):
+            return int(expr)
+        if isinstance(expr, tirx.Var):
+            return self._limits.get(expr)
+        if isinstance(expr, tirx.Min):
+            known = [each for each in (self._most(expr.a), self._most(expr.b)) if each is not None]
+            return min(known, default=None)
+        if isinstance(expr, tirx.FloorDiv | tirx.Add) and isinstance(expr.b, tirx.IntImm):
+            most = self._most(expr.a)
+            return None if most is None else int(_OPERATIONS[type(expr)](most, int(expr.b)))
+        return None
 
     def _number(self, expr: Any) -> Integers | None:
         """Returns the value of an integer expression for each point; None if it is unknown."""

@@ -8,6 +8,7 @@ vectors.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
 _ROWS = 8  # the number of rows that are computed together, to hide the latency of additions
+_TABLE = 256  # the number of entries of a table
 _CYCLES = 2.0  # the estimated cycles for one element
 
 
@@ -35,15 +37,14 @@ def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     Raises:
         Declined: no kernel computes `mode`'s formula.
     """
-    if len(group.core.call.args) > 1:  # for few columns, the products of ONNX Runtime's formula leave float32
-        raise Declined("the number of its columns is known at run time only")
     *outer, columns = shape_of(group.output)
-    quotient = _quotient_of(mode, group.core)
+    has_length = len(group.core.call.args) > 1
+    quotient = _quotient_of(mode, group.core, range(1, columns + 1) if has_length else [columns])
     in_type, out_type = group.core.per_tensor("in_type"), group.core.per_tensor("out_type")
     if not {in_type.dtype, out_type.dtype} <= BIAS.keys():
         raise Declined("it is not stored in 8 bits")
     biased = BIAS[in_type.dtype], BIAS[out_type.dtype]
-    kernel = _Softmax(isa, (math.prod(outer), columns), quotient, biased).kernel()
+    kernel = _Softmax(isa, (math.prod(outer), columns), quotient, biased, has_length=has_length).kernel()
     return PlainKernel(kernel, NO_HALO, 0)
 
 
@@ -52,18 +53,23 @@ class _Quotient:
     """Computes a stored value from an exponential and the sum of its row.
 
     Attributes:
-        table: the exponentials `[256] float32`. The index is the largest value of the row minus the value.
+        tables: the exponentials `[256] float32` for each possible number of columns, or one table for all of them. The
+            index is the largest value of the row minus the value.
         factor: if `inverts`, the factor of the sum in `1 / (sum * factor)`; else the factor of the exponential.
         inverts: true to multiply by a reciprocal and round halves up; false to divide and round halves to even.
         zero_point, low, high: the zero point and the bounds of the stored value.
+        least: the smallest number of columns for which this holds.
+        below: the function for fewer columns.
     """
 
-    table: Array
+    tables: Array
     factor: float
     inverts: bool
     zero_point: int
     low: int
     high: int
+    least: int = 1
+    below: Callable[[Expr, Expr], Expr] | None = None
 
     @property
     def numbers(self) -> Array:
@@ -88,22 +94,31 @@ class _Quotient:
         return tirx.max(tirx.min(rounded + zero_point, high), low)
 
 
-def _quotient_of(mode: Mode, operation: Operation) -> _Quotient:
+def _quotient_of(mode: Mode, operation: Operation, lengths: Sequence[int]) -> _Quotient:
+    """Returns the formula for the numbers of columns `lengths`, which are ascending."""
     formula, out = mode.formula(operation), operation.per_tensor("out_type")
     bounds = out.zero_point, out.min, out.max
     if isinstance(formula, ScaledSoftmax):
-        columns = shape_of(operation.call)[-1]
-        if not formula.fits(operation, columns):
+        fitting = [each for each in lengths if formula.fits(operation, each)]
+        if not fitting or fitting != list(lengths)[-len(fitting) :]:
             raise Declined("its products leave float32")
-        return _Quotient(formula.table(operation, columns), float(formula.inverse(operation)), False, *bounds)
-    if isinstance(formula, TableSoftmax):
+        tables = np.stack([formula.table(operation, each) for each in lengths])
+        below = None if len(fitting) == len(lengths) else formula.normalize(operation, fits=False)
+        return _Quotient(tables, float(formula.inverse(operation)), False, *bounds, fitting[0], below)
+    if isinstance(formula, TableSoftmax) and len(lengths) == 1:
         return _Quotient(formula.table(operation), out.scale, True, *bounds)
     raise Declined(f"no kernel computes {formula.summary}")
 
 
 class _Softmax:
-    def __init__(self, isa: Isa, shape: tuple[int, int], quotient: _Quotient, biased: tuple[int, int]) -> None:
-        self.isa, self.quotient, self.biased = isa, quotient, biased
+    def __init__(
+        self, isa: Isa, shape: tuple[int, int], quotient: _Quotient, biased: tuple[int, int], *, has_length: bool
+    ) -> None:
+        """
+        Args:
+            has_length: true if the number of columns to compute is an operand. The others become the zero point.
+        """
+        self.isa, self.quotient, self.biased, self.has_length = isa, quotient, biased, has_length
         self.count, self.columns = shape
         self.rows = min(_ROWS, self.count)
 
@@ -111,7 +126,8 @@ class _Softmax:
         program = self.program = Program()
         size = self.count * self.columns
         self.source = program.parameter("source", "uint8", size)
-        constants = (self.quotient.table.astype(np.float32), self.quotient.numbers)
+        length = program.parameter("columns", "int32", 1) if self.has_length else None
+        constants = (self.quotient.tables.astype(np.float32).reshape(-1), self.quotient.numbers)
         self.table, self.numbers = (
             program.parameter(name, str(array.dtype), array.size)
             for name, array in zip(("table", "numbers"), constants, strict=True)
@@ -122,22 +138,57 @@ class _Softmax:
             first = program.bind(at_most(tile * self.rows, self.count - self.rows))
             self.exponentials = program.workspace(self.rows * self.columns, "float32")
             starts = [program.bind((first + row) * self.columns) for row in range(self.rows)]
-            totals = self._summed(starts)
-            for row, (start, total) in enumerate(zip(starts, totals, strict=True)):
-                self._divided(row, start, total)
+            if length is None:
+                used: Expr = self.columns
+                self.begin: Expr = 0  # where the table begins
+            else:
+                used = program.bind(at_most(load(length, 0, 1), self.columns))
+                self.begin = program.bind((used - 1) * _TABLE)
+                for row, start in enumerate(starts):
+                    self._fill(row, start)
+            totals = self._summed(starts, used)
+            rows = list(enumerate(zip(starts, totals, strict=True)))
+            with program.when(used >= self.quotient.least):
+                for row, (start, total) in rows:
+                    self._divided(row, start, total, used)
+            if (below := self.quotient.below) is not None:
+                with program.when(used < self.quotient.least):
+                    for row, (start, total) in rows:
+                        self._divided_each(row, start, total, below)
         return Kernel("softmax", program.function(), constants, size, {"rows": self.count, "columns": self.columns})
 
-    def _summed(self, starts: list[Expr]) -> list[Expr]:
-        """Looks up the exponentials of all rows, and returns the sum of each row."""
+    def _fill(self, row: int, start: Expr) -> None:
+        """Makes all exponentials of a row zero, and all results the zero point."""
+        program, width = self.program, self._width
+        zero, point = (Vectors(program, width).const(value, dtype) for value, dtype in self._nothing)
+        with program.loop(-(-self.columns // width), "vector") as vector:
+            column = program.bind(at_most(vector * width, self.columns - width))
+            program.store(self.exponentials, row * self.columns + column, zero, width)
+            program.store(self.written, start + column, point, width)
+
+    @property
+    def _nothing(self) -> tuple[tuple[float, str], tuple[int, str]]:
+        return (0.0, "float32"), (self.quotient.zero_point & 0xFF, "uint8")
+
+    @property
+    def _width(self) -> int:
+        """The number of float32 values in a vector, which is not longer than a row."""
+        width = self.isa.lanes
+        while width > self.columns:
+            width //= 2
+        return width
+
+    def _summed(self, starts: list[Expr], columns: Expr) -> list[Expr]:
+        """Looks up the exponentials of the first `columns` of all rows, and returns the sum of each row."""
         program = self.program
         largest = [self._largest(start) for start in starts]
         totals = [program.register("float32", 1) for _ in starts]
         for total in totals:
             total.value = tirx.const(0.0, "float32")
-        with program.loop(self.columns, "column") as column:
+        with program.loop(columns, "column") as column:
             for row, (start, most, total) in enumerate(zip(starts, largest, totals, strict=True)):
                 distance = most - tirx.Cast("int32", self._to_unsigned(load(self.source, start + column, 1), 1))
-                exponential = program.bind(load(self.table, distance, 1), "float32")
+                exponential = program.bind(load(self.table, self.begin + distance, 1), "float32")
                 program.store(self.exponentials, row * self.columns + column, exponential, 1)
                 total.value = total.value + exponential
         return [total.value for total in totals]
@@ -166,16 +217,26 @@ class _Softmax:
             value = tirx.max(shuffle(value, range(width)), shuffle(value, range(width, 2 * width)))
         return program.bind(tirx.Cast("int32", value), "int32")
 
-    def _divided(self, row: int, start: Expr, total: Expr) -> None:
-        """Stores the quotients of a row."""
-        program, width = self.program, self.isa.lanes
-        while width > self.columns:
-            width //= 2
+    def _divided_each(self, row: int, start: Expr, total: Expr, function: Callable[[Expr, Expr], Expr]) -> None:
+        """Stores the value that `function` gives for each column of a row."""
+        program = self.program
+        with program.loop(self.columns, "column") as column:
+            value = function(load(self.exponentials, row * self.columns + column, 1), total)
+            program.store(self.written, start + column, bits("uint8", value), 1)
+
+    def _divided(self, row: int, start: Expr, total: Expr, columns: Expr) -> None:
+        """Stores the quotients of the first `columns` of a row."""
+        program, width = self.program, self._width
         vectors = Vectors(program, width)
         scale = vectors.splat(program.bind(self.quotient.scale_of(Vectors(program, 1), total, self.numbers), "float32"))
-        with program.loop(-(-self.columns // width), "vector") as vector:
+        with program.loop(_vectors(columns, width), "vector") as vector:
             column = program.bind(at_most(vector * width, self.columns - width))
             exponential = load(self.exponentials, row * self.columns + column, width)
             value = self.quotient.apply(vectors, exponential, scale, self.numbers)
             stored = vectors.cast(value, "int8" if self.biased[1] else "uint8")
             program.store(self.written, start + column, bits(vectors.dtype("uint8"), stored), width)
+
+
+def _vectors(count: Expr, width: int) -> Expr:
+    """Returns the number of vectors with `count` elements."""
+    return -(-count // width) if isinstance(count, int) else tirx.floordiv(count + (width - 1), width)

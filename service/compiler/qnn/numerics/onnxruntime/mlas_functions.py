@@ -84,13 +84,22 @@ class ScaledSoftmax:
     def lower(
         self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, length: relax.Expr | None = None
     ) -> relax.Expr:
-        out_type, columns = operation.per_tensor("out_type"), int(x.ty.shape[-1])
+        columns = int(x.ty.shape[-1])
         lengths = [columns] if length is None else range(1, columns + 1)
         tables = np.stack([self.table(operation, each) for each in lengths])
         exponentials = look_up(builder, x, tables[0] if length is None else tables, length)
         total = row_reduce(builder, exponentials, te.sum, "sum")
-        inverse = tirx.const(float(self.inverse(operation)), "float32")
-        fits, signed = all(self.fits(operation, each) for each in lengths), out_type.dtype == "int8"
+        fits = all(self.fits(operation, each) for each in lengths)
+        return pointwise(builder, "normalize", self.normalize(operation, fits=fits), [exponentials, total])
+
+    def normalize(self, operation: Operation, *, fits: bool) -> Callable[[Scalar, Scalar], Scalar]:
+        """Returns the function of an exponential and the sum of its row that gives the stored value.
+
+        Args:
+            fits: true if the product of every exponential fits float32.
+        """
+        out_type = operation.per_tensor("out_type")
+        inverse, signed = tirx.const(float(self.inverse(operation)), "float32"), out_type.dtype == "int8"
 
         def normalize(exponential: Scalar, total: Scalar) -> Scalar:
             rounded = tirx.nearbyint(exponential * inverse / total)
@@ -107,7 +116,7 @@ class ScaledSoftmax:
             moved = (whole + tirx.const(out_type.zero_point, "int64")) & mask
             return clamped(tirx.min(moved, tirx.const(out_type.max, "int64")).astype("int32"), out_type)
 
-        return pointwise(builder, "normalize", normalize, [exponentials, total])
+        return normalize
 
     def inverse(self, operation: Operation) -> np.float32:
         """Returns the factor by which exponentials are multiplied before they are divided by their sum."""
