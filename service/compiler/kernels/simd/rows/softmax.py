@@ -27,7 +27,7 @@ from service.compiler.qnn.operation import Operation
 from service.core.models.arrays import Array
 
 _ROWS = 8  # the number of rows that are computed together, to hide the latency of additions
-_TABLE = 256  # the number of entries of a table
+_TABLE = 256  # the entries of a table
 _CYCLES = 2.0  # the estimated cycles for one element
 
 
