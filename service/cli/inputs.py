@@ -5,7 +5,6 @@ Every input becomes an `Item`, the data of one prediction. Files of pictures are
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from service.core.errors import InvalidInput
+from service.runtime.table import Row, is_number, rows_of
 
 STDIN = "-"
 _LINE = "line "  # the beginning of the names of lines from stdin
@@ -36,16 +36,17 @@ _BY_SUFFIX: Mapping[str, Format] = {
     ".jsonl": Format.JSONL,
     ".ndjson": Format.JSONL,
 }
-_SUFFIXES = (*_PICTURES, ".npy", *_BY_SUFFIX)
+_FILES = (*_PICTURES, ".wav", ".npy")
+_SUFFIXES = (*_FILES, *_BY_SUFFIX)
 
 
 @dataclass(frozen=True)
 class Item:
-    """The data of one prediction. One of `file`, `text` and `values` is set.
+    """The data of one prediction. One of `file`, `text`, `values` and `row` is set.
 
     Attributes:
         name: the name to show: a file's path, a line's number, or the beginning of a text.
-        file: a picture, or a tensor in a .npy file.
+        file: a picture, a sound, or a tensor in a .npy file.
         values: real values for the only input, or for each input by name.
     """
 
@@ -53,6 +54,7 @@ class Item:
     file: Path | None = None
     text: str | None = None
     values: Any = None
+    row: Row | None = None
 
 
 def items_of(given: Iterable[str], format: Format | None, stdin: TextIO) -> Iterator[Item]:
@@ -95,9 +97,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _in_folder(folder: Path) -> Iterator[Item]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (*_PICTURES, ".npy"))
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _FILES)
     if not found:
-        raise InvalidInput(f"{folder} contains no pictures and no .npy files")
+        raise InvalidInput(f"{folder} contains no pictures, no .wav and no .npy files")
     for path in found:
         yield Item(str(path), file=path)
 
@@ -151,27 +153,19 @@ def _json_item(value: Any, name: str) -> Item:
 
 def _rows(lines: Iterable[str], name: str) -> Iterator[Item]:
     """Yields the rows of CSV. Of several columns that are not numbers, `text` is taken."""
-    rows = csv.reader(lines)
-    try:
-        header = next(rows, [])
-        for number, row in enumerate(rows, 2):
-            if row:
-                yield _row_item(dict(zip(header, row, strict=False)), f"{name}{number}")
-    except csv.Error as error:
-        raise InvalidInput(f"{name}{rows.line_num} is not well-formed CSV: {error}") from error
+    for row in rows_of(lines):
+        yield _row_item(row, f"{name}{row.number + (row.header is not None)}")
 
 
-def _row_item(row: Mapping[str, str], name: str) -> Item:
-    if "text" in row:
-        return Item(name, text=row["text"])
-    try:
-        return Item(name, values=[float(cell) for cell in row.values()])
-    except ValueError:
-        if len(row) == 1:
-            return Item(name, text=next(iter(row.values())))
-        raise InvalidInput(
-            f"{name} contains texts in several columns, of which none is called text", hint="name the column text"
-        ) from None
+def _row_item(row: Row, name: str) -> Item:
+    if row.header is not None and "text" in row.header:
+        index = row.header.index("text")
+        if index >= len(row.cells):
+            raise InvalidInput(f"{name} has no cell in the column text")
+        return Item(name, text=row.cells[index])
+    if len(row.cells) == 1 and not is_number(row.cells[0]):
+        return Item(name, text=row.cells[0])
+    return Item(name, row=row)
 
 
 _FORMATS = {Format.LINES: _texts, Format.CSV: _rows, Format.JSONL: _json_lines}

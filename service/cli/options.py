@@ -205,6 +205,24 @@ ResizeOption = Annotated[
 LayoutOption = Annotated[
     Layout | None, typer.Option("--layout", help="The layout of the picture input, if its shape does not show it.")
 ]
+SamplingRateOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sampling-rate",
+        metavar="HZ",
+        help="The samples per second of the waveform that a model of sounds takes.",
+        show_default="that of the folder",
+    ),
+]
+ColumnsOption = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="NAME,…",
+        help="The names of the features of a model of rows, so that tables are read by name.",
+        show_default=False,
+    ),
+]
 VariantOption = Annotated[
     str | None,
     typer.Option(
@@ -304,6 +322,8 @@ def metadata_from(
     layout: Layout | None,
     task: Task | None = None,
     text: TextProcessing = NO_TEXT,
+    sampling_rate: int | None = None,
+    columns: str = "",
 ) -> ModelMetadata:
     """Returns the model metadata that the options specify. Raises `InvalidInput`."""
     return ModelMetadata(
@@ -314,6 +334,8 @@ def metadata_from(
         layout,
         task=task,
         text=text,
+        sampling_rate=sampling_rate,
+        columns=tuple(each.strip() for each in columns.split(",")) if columns else (),
     )
 
 

@@ -26,6 +26,7 @@ from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.printable import printable
 from service.runtime.protocol import read_input
 from service.runtime.results import Result, real_values, result_of, stored_values
+from service.runtime.table import inputs_of_row
 
 _MOST_RETRIES = 8
 _LONGEST_PAUSE_S = 10.0
@@ -87,6 +88,8 @@ class Predictor:
         specs = self.signature.inputs
         if item.file is not None:
             return {self._only_input(item).name: read_input(item.file)}
+        if item.row is not None:
+            return dict(inputs_of_row(item.row, specs, self.metadata.columns))
         if isinstance(item.values, Mapping):
             if set(item.values) != {spec.name for spec in specs}:
                 expected = ", ".join(spec.name for spec in specs)

@@ -42,7 +42,7 @@ class Predicted:
 
     Attributes:
         tokens: the number of tokens of a text; 0 for other samples.
-        is_truncated: true if the text was longer than the model's maximum.
+        is_truncated: true if the text or the sound was longer than the model's maximum.
     """
 
     result: Result
@@ -179,7 +179,7 @@ class TaskPredictor:
         model = await self.describe(
             f"/v2/models/{quote(answer['model_name'], safe='')}/versions/{answer['model_version']}"
         )
-        of_text = answer.get("parameters", {}) if sample.text is not None else {}
+        of_text = answer.get("parameters", {})
         tokens = len(sample.tokens) if sample.tokens is not None else of_text.get("tokens")
         real = real_values(outputs, model.signature.outputs)
         result = result_of(real, model.metadata, top=self._top, tokens=tokens)
@@ -201,6 +201,10 @@ class TaskPredictor:
         specs = {spec.name: spec for spec in model.signature.inputs}
         if sample.tokens is not None:
             return {spec.name: _token_input(spec, sample.tokens, model.metadata) for spec in specs.values()}
+        if sample.row is not None:
+            from service.runtime.table import inputs_of_row
+
+            return dict(inputs_of_row(sample.row, model.signature.inputs, model.metadata.columns))
         if sample.inputs is not None:
             if sample.inputs.keys() != specs.keys():
                 raise InvalidInput(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import io
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from service.core.models.picture import format_of
+from service.core.models.sound import is_wav
+
+if TYPE_CHECKING:  # NumPy is imported when it is used
+    from service.runtime.table import Row
 
 MAX_SAMPLES = 1024  # the limit for the samples of one request
 _HINT = (
@@ -30,6 +34,7 @@ class Sample:
         values: real values for the only input, in nested lists or one list.
         inputs: real values for each input, by name.
         tokens: the token ids of a text.
+        row: a row of a table.
     """
 
     picture: bytes | None = None
@@ -38,6 +43,7 @@ class Sample:
     tokens: Sequence[int] | None = None
     values: Any = None
     inputs: Mapping[str, Any] | None = None
+    row: Row | None = None
 
 
 def samples_of(body: bytes, content_type: str) -> tuple[list[Sample], bool]:
@@ -49,7 +55,7 @@ def samples_of(body: bytes, content_type: str) -> tuple[list[Sample], bool]:
         UnsupportedFormat: the body has another type.
     """
     kind = content_type.partition(";")[0].strip().lower()
-    if format_of(body) is not None or kind.startswith("image/"):
+    if format_of(body) is not None or is_wav(body) or kind.startswith("image/"):
         return [Sample(picture=body)], False
     if kind in ("text/csv", "application/csv"):
         return limited(_rows(_text_of(body))), True
@@ -60,7 +66,7 @@ def samples_of(body: bytes, content_type: str) -> tuple[list[Sample], bool]:
     if not body:
         raise InvalidInput("the body is empty", hint=_HINT)
     what = f"the Content-Type is {kind!r}" if kind else "the Content-Type is missing"
-    raise UnsupportedFormat(f"{what}, and the body is not a picture or JSON", hint=_HINT)
+    raise UnsupportedFormat(f"{what}, and the body is not a picture, a WAV or JSON", hint=_HINT)
 
 
 def limited(samples: list[Sample]) -> list[Sample]:
@@ -130,21 +136,27 @@ def _row(row: Any, index: int) -> Sample:
 
 
 def _rows(text: str) -> list[Sample]:
-    """Returns the rows of CSV with a header: the texts in the columns `text` and `text_pair`, or the numbers of all
-    columns.
+    """Returns the rows of CSV: the texts in the columns `text` and `text_pair`, or the cells, which are compared with
+    the model later.
     """
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = next(reader, [])
-        rows = [row for row in reader if row]
-        if _TEXT not in header:
-            return [Sample(values=[float(cell) for cell in row]) for row in rows]
-        first, second = header.index(_TEXT), header.index(_PAIR) if _PAIR in header else None
-        return [Sample(text=row[first], pair=None if second is None else row[second]) for row in rows]
-    except (csv.Error, ValueError, IndexError) as error:
-        raise InvalidInput(
-            f"line {reader.line_num} of the CSV is not valid: {error}", hint="numbers, or a column called text"
-        ) from error
+    from service.runtime.table import rows_of
+
+    return [_row_sample(row) for row in itertools.islice(rows_of(io.StringIO(text, newline="")), MAX_SAMPLES + 1)]
+
+
+def _row_sample(row: Row) -> Sample:
+    header = list(row.header or [])
+    if _TEXT not in header:
+        return Sample(row=row)
+    texts = [_cell(row, header, name) for name in (_TEXT, _PAIR) if name in header]
+    return Sample(text=texts[0], pair=texts[1] if len(texts) > 1 else None)
+
+
+def _cell(row: Row, header: Sequence[str], name: str) -> str:
+    index = header.index(name)
+    if index >= len(row.cells):
+        raise InvalidInput(f"row {row.number} of the table has no cell in the column {name!r}")
+    return row.cells[index]
 
 
 def _text_of(body: bytes) -> str:

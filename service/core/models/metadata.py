@@ -13,11 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from service.core.errors import InvalidInput
+from service.core.models.sound import MAX_RATE, MIN_RATE
 from service.core.models.task import Activation, Task
 from service.core.models.text import NO_TEXT, TextProcessing
 
 MAX_LABELS = 100_000
 MAX_SIDE = 1 << 14  # the limit for a side of a resized picture
+MAX_COLUMNS = 100_000
 MAX_LABELS_CHARACTERS = 2 << 20  # the limit for all labels together
 
 
@@ -70,6 +72,9 @@ class ModelMetadata:
         task: the task of the model, which determines the form of its results.
         activation: the function that converts the outputs of a classifier to scores.
         text: the processing of text, for models of text.
+        sampling_rate: the number of samples of a waveform in a second, for models of sounds.
+        standardize: true if a waveform is shifted and scaled to mean 0 and variance 1.
+        columns: the names of the features, for models of rows of numbers.
     """
 
     labels: tuple[str, ...] = ()
@@ -83,6 +88,9 @@ class ModelMetadata:
     task: Task | None = None
     activation: Activation | None = None
     text: TextProcessing = NO_TEXT
+    sampling_rate: int | None = None
+    standardize: bool | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` if a member has an invalid value."""
@@ -97,6 +105,14 @@ class ModelMetadata:
             )
         if any(value <= 0 for value in self.std):
             raise InvalidInput(f"std is {_comma_separated(self.std)}, but each number has to be above 0")
+        if self.sampling_rate is not None and not MIN_RATE <= self.sampling_rate <= MAX_RATE:
+            raise InvalidInput(f"sampling_rate is {self.sampling_rate}, but has to be from {MIN_RATE} to {MAX_RATE}")
+        if len(self.columns) > MAX_COLUMNS or sum(map(len, self.columns)) > MAX_LABELS_CHARACTERS:
+            raise InvalidInput(
+                f"there are more than {MAX_COLUMNS} columns, or {MAX_LABELS_CHARACTERS} characters of them"
+            )
+        if len(set(self.columns)) < len(self.columns):
+            raise InvalidInput("columns contains a name twice")
         if len(self.labels) > MAX_LABELS or sum(map(len, self.labels)) > MAX_LABELS_CHARACTERS:
             raise InvalidInput(
                 f"there are more than {MAX_LABELS} labels, or {MAX_LABELS_CHARACTERS} characters of them"
@@ -113,6 +129,9 @@ class ModelMetadata:
             f"mean {_comma_separated(self.mean)}" if self.mean else "",
             f"std {_comma_separated(self.std)}" if self.std else "",
             f"resized to {_comma_separated(self.resize_to)}" if self.resize_to else "",
+            f"{self.sampling_rate} samples per second" if self.sampling_rate else "",
+            "standardized" if self.standardize else "",
+            f"columns {', '.join(self.columns)}" if self.columns else "",
             *(
                 str(each)
                 for each in (
@@ -136,7 +155,7 @@ class ModelMetadata:
 
     @property
     def of_pictures(self) -> ModelMetadata:
-        """Only the members that define how a picture becomes an input."""
+        """Only the members that define how a picture, a sound or a table becomes an input."""
         return replace(self, labels=(), task=None, activation=None, text=NO_TEXT)
 
     def over(self, other: ModelMetadata) -> ModelMetadata:
@@ -157,6 +176,9 @@ class ModelMetadata:
             self.task or other.task,
             self.activation or other.activation,
             self.text.over(other.text),
+            self.sampling_rate or other.sampling_rate,
+            other.standardize if self.standardize is None else self.standardize,
+            self.columns or other.columns,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -173,6 +195,9 @@ class ModelMetadata:
             "task": self.task,
             "activation": self.activation,
             "text": self.text.to_json(),
+            "sampling_rate": self.sampling_rate,
+            "standardize": self.standardize,
+            "columns": list(self.columns),
         }
         return {name: value for name, value in members.items() if value}
 
@@ -194,7 +219,25 @@ class ModelMetadata:
             enums = {name: (of, members.get(name)) for name, of in _ENUMS.items()}
             chosen: dict[str, Any] = {name: of(value) for name, (of, value) in enums.items() if value is not None}
             text = TextProcessing.from_json(members.get("text") or {})
-            return ModelMetadata(tuple(labels), mean, std, **chosen, resize_to=tuple(sides), text=text)
+            columns = members.get("columns", ())
+            if not all(isinstance(column, str) for column in columns):
+                raise ValueError("a column is not a string")
+            rate, standardize = members.get("sampling_rate"), members.get("standardize")
+            if rate is not None and (not isinstance(rate, int) or isinstance(rate, bool)):
+                raise ValueError("sampling_rate is not a whole number")
+            if standardize is not None and not isinstance(standardize, bool):
+                raise ValueError("standardize is not true or false")
+            return ModelMetadata(
+                tuple(labels),
+                mean,
+                std,
+                **chosen,
+                resize_to=tuple(sides),
+                text=text,
+                sampling_rate=rate,
+                standardize=standardize,
+                columns=tuple(columns),
+            )
         except (AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidInput(f"a model's metadata is not well formed: {error}") from error
 

@@ -1,12 +1,14 @@
 """Runs the data plane alone: it serves models from folders, without a control plane, a database or a compiler.
 
 If the data plane uses a certificate or API keys, a second process (`updates`) reads their files again when these
-change.
+change. Another process (`preprocess.starter`) starts the preprocessing process when the first picture, text, sound or
+table arrives.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,12 +17,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from service.cache import OciLayout
+from service.cache.metadata import metadata_of
 from service.core.artifacts.artifact import ARTIFACT_TYPE, OPTIONS_ANNOTATION
 from service.core.builds.options import batch_of
 from service.core.cluster.certificate import certificate_of
 from service.core.cluster.queueing import scheduling_of
 from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
+from service.core.models.metadata import ModelMetadata
 from service.core.settings import Auth, Settings
 from service.core.system.notify import ServiceManager
 from service.core.target import parse_target
@@ -28,6 +32,7 @@ from service.runtime.stored import StoredArtifact
 from service.runtime.trust import Trust
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.updates import Order, fork_updater
+from service.workers.preprocess.starter import fork_starter
 
 _BACKLOG = 2048
 
@@ -100,6 +105,9 @@ def serve(
         channel = fork_updater(current_orders, first)
         channel.setblocking(False)
         inherited["updates"] = channel.detach()
+    preprocess = _link()
+    inherited["preprocess"] = preprocess.fileno()
+    inherited["held"] = fork_starter(preprocess.getsockname(), [preprocess], settings.watchdog_s)
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
@@ -109,9 +117,13 @@ def serve(
     trust = Trust.of(settings)
     uses_gpus = False
     for key, source in enumerate(sources, 1):
-        order = _load(key, source, settings, target, trust)
+        order, metadata, tokenizer = _load(key, source, settings, target, trust)
         uses_gpus |= parse_target(order["target"]).device == "cuda"
         messages.append((order, b""))
+        description = orders.describe(metadata, tokenizer)
+        if tokenizer is not None:  # the data plane cannot open it
+            description["inherited"] = inherited[f"tokenizer{key}"] = os.open(tokenizer, os.O_RDONLY | os.O_CLOEXEC)
+        messages.append(({**description, "key": key}, b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
     messages.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
@@ -125,7 +137,10 @@ def serve(
     program.become(inherited, folders, program.writable(settings), messages, uses_gpus=uses_gpus)
 
 
-def _load(key: int, source: Source, settings: Settings, target: str | None, trust: Trust) -> orders.Members:
+def _load(
+    key: int, source: Source, settings: Settings, target: str | None, trust: Trust
+) -> tuple[orders.Members, ModelMetadata, Path | None]:
+    """Returns the order to load a model, the model's metadata, and the file of its tokenizer, if it has one."""
     layout = OciLayout.open(source.folder)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     artifacts = [(_batch(layout, digest), StoredArtifact.read(layout, digest, trust)) for digest in digests]
@@ -153,11 +168,24 @@ def _load(key: int, source: Source, settings: Settings, target: str | None, trus
             f"the folder's {len(artifacts)} artifacts are not variants of one model",
             hint="compile each into a folder of its own",
         ) from error
-    return {**order, "key": key}
+    metadata = metadata_of(layout, artifacts[0][1].digest)
+    tokenizer = metadata.text.tokenizer
+    return {**order, "key": key}, metadata, layout.blobs.path(tokenizer) if tokenizer else None
 
 
 def _batch(layout: OciLayout, digest: Digest) -> int:
     return batch_of(json.loads(layout.manifest(digest).annotations.get(OPTIONS_ANNOTATION, "{}")))
+
+
+def _link() -> socket.socket:
+    """Returns a socket on which the data plane accepts the preprocessing process. The kernel chooses its name, in the
+    abstract namespace, and the data plane checks which user connects.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("")
+    listener.listen()
+    listener.setblocking(False)
+    return listener
 
 
 def _listen(host: str, port: int) -> socket.socket:

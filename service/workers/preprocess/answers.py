@@ -30,6 +30,8 @@ _logger = logging.getLogger(__name__)
 Members = dict[str, Any]
 _WITHDRAWN = {"problem": {"code": "deadline_passed"}}
 _PIXELS_OF_BYTE = 32  # a byte of text takes about as long as so many pixels
+_PIXELS_OF_SOUND_BYTE = 4
+_TABLE_S = 10.0  # the processor time for a table
 # The processor time for one text. A tokenizer that needs more has a regular expression that takes forever.
 _TEXT_S, _TEXT_S_OF_BYTE = 0.5, 10e-6
 _PICTURE_S = 30.0  # the processor time for a picture; the largest ones need about two seconds
@@ -43,13 +45,13 @@ class Question(TypedDict, total=False):
 
     Attributes:
         question: the number of the question, which its answer repeats.
-        kind: `picture` or `text`.
+        kind: `picture`, `text`, `sound` or `table`.
         peer: the address of the client.
         pixels: the size of the picture according to its header; -1 if the header is damaged.
         input: the input for which the tensor is, as in `TensorSpec.to_json`.
         preprocessing: the metadata of the model that applies to pictures, as in `ModelMetadata.to_json`.
-        inputs: for texts: the inputs for which the tensors are, as in `TokenSpec`.
-        batches: for texts: the number of texts that a model without buckets takes in one call.
+        inputs: the inputs for which the tensors are, as in `TokenSpec`, `SoundInput` or `TableInput`.
+        batches: for texts and tables: the number of texts or rows that a model without buckets takes in one call.
         pairs: for texts: true if the second half of the texts are the second texts of pairs.
         pads: for texts: true if the data plane pads tensors, without a change of the result.
         text: for texts: the processing, as `orders.describe` writes it. The open file of its tokenizer comes with the
@@ -160,6 +162,10 @@ class Answers:
             match question["kind"]:
                 case "picture":
                     return {}, await self._decoded(question, data)
+                case "sound":
+                    return await self._converted(question, data)
+                case "table":
+                    return await self._table(question, data)
                 case "text":
                     if self._texts is not None:
                         return await self._texts.tokenize(question, data, descriptor)
@@ -173,6 +179,40 @@ class Answers:
         spec = TensorSpec.from_json(question["input"])
         metadata = ModelMetadata.from_json(question.get("preprocessing", {}))
         return await self._pictures.run(question["peer"], pixels, partial(_decode, data, spec, metadata, pixels))
+
+    async def _converted(self, question: Members, data: bytes) -> tuple[Members, bytes]:
+        from service.runtime import sound  # imported by a process that is already locked in
+
+        spec = sound.SoundInput.from_json(question["inputs"][0])
+        metadata = ModelMetadata.from_json(question.get("preprocessing", {}))
+        found: list[sound.Waveform] = []
+
+        def work(progress: Progress) -> bytes:
+            progress.begin_piece(_PICTURE_S)
+            found.append(sound.decode(data, spec, metadata, is_withdrawn=progress))
+            return found[0].tensor.tobytes()
+
+        tensor = await self._pictures.run(question["peer"], _PIXELS_OF_SOUND_BYTE * len(data), work)
+        waveform = found[0]
+        members = {"sound_samples": waveform.samples, "truncated": int(waveform.is_truncated)}
+        return {"shape": list(waveform.tensor.shape), **members}, tensor
+
+    async def _table(self, question: Members, data: bytes) -> tuple[Members, bytes]:
+        from service.runtime import table
+
+        inputs = list(map(table.TableInput.from_json, question["inputs"]))
+        metadata = ModelMetadata.from_json(question.get("preprocessing", {}))
+        result: list[tuple[list[list[int]], int]] = []
+
+        def work(progress: Progress) -> bytes:
+            progress.begin_piece(_TABLE_S)
+            tensors, rows = table.read_table(data, inputs, metadata.columns, question["batches"])
+            result.append(([list(tensor.shape) for tensor in tensors.values()], rows))
+            return b"".join(tensor.tobytes() for tensor in tensors.values())
+
+        bytes_of_all = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work)
+        shapes, rows = result[0]
+        return {"shapes": shapes, "rows": rows}, bytes_of_all
 
     async def _tokenized(self, question: Members, data: bytes, descriptor: int) -> tuple[Members, bytes]:
         from service.workers.preprocess import texts  # loads NumPy, so it is imported when the process is locked in

@@ -7,6 +7,7 @@ is killed because it hangs, the data plane repeats its questions to the next pro
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import selectors
@@ -118,7 +119,11 @@ def _limits() -> Limits:
 def _import_libraries() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy would start a thread for each core
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # and so would the tokenizers
-    import tokenizers  # noqa: F401
+    for name in ("soundfile", "soxr", "tokenizers"):
+        with suppress(ImportError):  # a data plane alone is installed without them, and refuses sounds and texts
+            importlib.import_module(name)
 
     import service.runtime.image
+    import service.runtime.sound
+    import service.runtime.table
     import service.workers.preprocess.texts  # noqa: F401

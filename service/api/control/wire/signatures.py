@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import DIGEST_PATTERN, Wire
-from service.core.models.metadata import MAX_LABELS, Channels, Layout, Resample, Resize
+from service.core.models.metadata import MAX_COLUMNS, MAX_LABELS, Channels, Layout, Resample, Resize
+from service.core.models.sound import MAX_RATE, MIN_RATE
 from service.core.models.task import Activation, Task
 from service.core.models.text import MAX_TOKENS, Side, TokenInput, Truncation
 
@@ -136,6 +137,18 @@ class Metadata(Wire):
         None, description="The function that converts the outputs of a classifier to scores."
     )
     text: TextProcessing | None = Field(None, description="The processing of text, for models of text.")
+    sampling_rate: int | None = Field(
+        None,
+        ge=MIN_RATE,
+        le=MAX_RATE,
+        description="The number of samples of a waveform in a second, for models of sounds.",
+    )
+    standardize: bool | None = Field(
+        None, description="Whether a waveform is shifted and scaled to mean 0 and variance 1."
+    )
+    columns: list[str] = Field(
+        [], max_length=MAX_COLUMNS, description="The names of the features, for models of rows of numbers."
+    )
 
 
 class FloatGroup(Wire):

@@ -20,6 +20,7 @@ from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import (
     AcceptOption,
     BatchOption,
+    ColumnsOption,
     FixOption,
     InputShapeOption,
     JsonOption,
@@ -35,6 +36,7 @@ from service.cli.options import (
     NumericsOption,
     PoolingOption,
     ResizeOption,
+    SamplingRateOption,
     ServerOption,
     SignatureOption,
     StdOption,
@@ -119,6 +121,8 @@ def push(
     std: StdOption = "",
     resize: ResizeOption = None,
     layout: LayoutOption = None,
+    sampling_rate: SamplingRateOption = None,
+    columns: ColumnsOption = "",
     variant: VariantOption = None,
     lists: ListOption = False,
     task: TaskOption = None,
@@ -158,14 +162,12 @@ def push(
             show_variants(output, file, variant, target)
         return
     if file.is_dir() and not is_folder and (target, numerics, options) != ("host", None, {"batch": "1"}):
-        raise typer.BadParameter(
-            f"{file} is already compiled, so --target, --numerics, --batch, --tune, --input-shape and --fix do not "
-            "apply"
-        )
+        which = "--target, --numerics, --batch, --tune, --input-shape and --fix"
+        raise typer.BadParameter(f"{file} is already compiled, so {which} do not apply")
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         ways = parse_pooling(pooling) if pooling else ()
         text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
-        metadata = metadata_from(labels, mean, std, resize, layout, task, text)
+        metadata = metadata_from(labels, mean, std, resize, layout, task, text, sampling_rate, columns)
         name = name or (name_of(file) if is_folder else model_name_of(file))
         if is_folder:
             folder = Folder(file)

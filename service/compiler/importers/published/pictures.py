@@ -57,7 +57,7 @@ def read_pictures(folder: Folder) -> ModelMetadata:
         Unsupported: the pictures are resized in a way that Octet does not compute.
     """
     config = folder.json(PREPROCESSOR)
-    if not ({"do_resize", "do_normalize", "image_mean", "crop_size"} & config.keys()):
+    if "sampling_rate" in config or not ({"do_resize", "do_normalize", "image_mean", "crop_size"} & config.keys()):
         return ModelMetadata()  # it is about audio, or missing
     kind = _kind(config)
     mean, std = _normalization(config, kind)

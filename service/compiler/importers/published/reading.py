@@ -14,6 +14,7 @@ from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.layers import POOLED, layers_after
 from service.compiler.importers.published.modules import Steps, read_steps
 from service.compiler.importers.published.pictures import PREPROCESSOR, read_input_size, read_pictures
+from service.compiler.importers.published.sounds import read_sounds
 from service.compiler.importers.published.texts import (
     LENGTHS,
     SPECIAL_TOKENS,
@@ -105,7 +106,7 @@ def read_published(
     members = check_tokenizer(data, origin) if data else {}
     outputs = _outputs(file)
     is_pooled = any(name == POOLED for name, _ in outputs) or (bool(outputs) and outputs[0][1] == 2)
-    metadata, addition = read_configuration(folder).over(read_pictures(folder)), b""
+    metadata, addition = read_configuration(folder).over(read_pictures(folder)).over(read_sounds(folder)), b""
     if data:
         steps = read_steps(folder, is_pooled=is_pooled, pooling=pooling)
         text = read_text_processing(folder, members, steps)

@@ -67,9 +67,10 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
       .member("model_version")
       .string(identity.version);
   if (request.id) json.member("id").string(*request.id);
-  if (request.text) {
-    json.member("parameters").begin('{').member("tokens").integer(request.text->tokens);
-    json.member("truncated").integer(request.text->truncated).end('}');
+  if (!request.reported.empty()) {
+    json.member("parameters").begin('{');
+    for (const auto& [name, value] : request.reported) json.member(name).integer(value);
+    json.end('}');
   }
   json.member("outputs").begin('[');
   for (size_t index = 0; index < request.outputs.size(); ++index) {
@@ -105,14 +106,10 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
   MessageWriter message;
   message.bytes(1, without_tenant(identity.model)).bytes(2, identity.version);
   if (request.id) message.bytes(3, *request.id);
-  if (request.text) {
+  for (const auto& [name, value] : request.reported) {
     constexpr uint64_t kParameters = 4, kWhole = 2;
-    auto put = [&](std::string_view name, int64_t value) {
-      std::string parameter = MessageWriter().varint(kWhole, static_cast<uint64_t>(value)).take();
-      message.bytes(kParameters, MessageWriter().bytes(1, name).bytes(2, parameter).text());
-    };
-    put("tokens", request.text->tokens);
-    put("truncated", request.text->truncated);
+    std::string parameter = MessageWriter().varint(kWhole, static_cast<uint64_t>(value)).take();
+    message.bytes(kParameters, MessageWriter().bytes(1, name).bytes(2, parameter).text());
   }
   for (size_t index = 0; index < request.outputs.size(); ++index) {
     const WantedOutput& wanted = request.outputs[index];

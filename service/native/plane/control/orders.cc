@@ -149,7 +149,9 @@ void Orders::describe(std::string_view its) {
   std::vector<std::string> labels;
   std::string parameters, preprocessing, processing, tokenizer;
   bool passes = false;
+  int64_t inherited = -1;  // the descriptor of the tokenizer, for a process without a control plane
   read_object(json, {{"key", whole(json, key)},
+                     {"inherited", whole(json, inherited)},
                      {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
                      {"preprocessing", [&] { preprocessing = json.value(); }},
                      {"text", [&] { processing = json.value(); }},
@@ -157,6 +159,7 @@ void Orders::describe(std::string_view its) {
                      {"passes", flag(json, passes)},
                      {"parameters", [&] { parameters = json.value(); }}});
   int descriptor = passes ? plane_.link.take_passed() : -1;
+  if (plane_.is_alone && !passes && inherited >= 0) descriptor = static_cast<int>(inherited);
   std::shared_ptr<OpenFile> file = descriptor < 0 ? nullptr : std::make_shared<OpenFile>(descriptor);
   auto found = models_.find(key);
   if (found == models_.end()) return;

@@ -10,6 +10,7 @@
 #include "queue/clock.h"
 #include "request/elements.h"
 #include "request/texts.h"
+#include "text/json_members.h"
 #include "text/problem.h"
 
 namespace octet::plane {
@@ -190,7 +191,7 @@ std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
   std::vector<std::pair<size_t, std::string_view>> found;
   for (size_t index = 0; index < inputs_.size(); ++index) {
     const GivenInput& given = request_.inputs[index];
-    if (given.is_picture && !given.is_text) found.emplace_back(index, inputs_[index].file);
+    if (given.is_picture && !given.is_text && !given.is_table) found.emplace_back(index, inputs_[index].file);
   }
   return found;
 }
@@ -201,6 +202,35 @@ void Prediction::set_picture(size_t index, std::string_view tensor) {
   inputs_[index].tensor = copy_tensor(given.shape, tensor);
 }
 
+void Prediction::set_sound(size_t index, std::string_view text, std::string_view tensor) {
+  GivenInput& given = request_.inputs.at(index);
+  const TensorSpec& spec = model_->signature.inputs[given.index];
+  Shape shape;
+  int64_t count = 0, truncated = 0;
+  JsonReader json(text);
+  auto read_size = [&] {
+    int64_t size = 0;
+    whole(json, size)();
+    shape.push_back(size);
+  };
+  read_object(json, {{"shape", [&] { json.array(read_size); }},
+                     {"sound_samples", whole(json, count)},
+                     {"truncated", whole(json, truncated)}});
+  auto suits = [](int64_t size, int64_t wanted) { return wanted == kDynamic ? size > 0 : size == wanted; };
+  bool fits = std::equal(shape.begin(), shape.end(), spec.shape.begin(), spec.shape.end(), suits) &&
+              tensor.size() % facts(spec.datatype).bytes == 0 &&
+              tensor.size() / facts(spec.datatype).bytes == static_cast<size_t>(shape.back());
+  if (!fits) throw Problem(ErrorType::kInternal, "the waveform of a sound does not fit the model");
+  given.shape = shape;
+  given.bytes = tensor.size();
+  inputs_[index].tensor = copy_tensor(shape, tensor);
+  request_.reported = {{"sound_samples", count}, {"truncated", truncated}};
+}
+
+bool Prediction::replaces_inputs() const {
+  return !request_.inputs.empty() && (request_.inputs[0].is_text || request_.inputs[0].is_table);
+}
+
 std::string_view Prediction::texts() const {
   bool is_text = !request_.inputs.empty() && request_.inputs[0].is_text;
   return is_text ? std::string_view(inputs_[0].file) : std::string_view();
@@ -208,10 +238,18 @@ std::string_view Prediction::texts() const {
 
 void Prediction::set_texts(std::string_view json, std::string_view tensors) {
   const Signature& signature = model_->signature;
-  int64_t texts = request_.inputs[0].shape[0];
+  int64_t texts = 0;
+  if (request_.inputs[0].is_table) {
+    JsonReader reader(json);
+    read_object(reader, {{"rows", whole(reader, texts)}});
+  } else {
+    texts = text_count();
+  }
   TokenTensors found = read_token_tensors(json, tensors, signature, texts);
   request_.samples = signature.is_batched && signature.buckets.empty() ? texts : 1;
-  request_.text = found.counts;
+  if (request_.inputs[0].is_text) {
+    request_.reported = {{"tokens", found.counts.tokens}, {"truncated", found.counts.truncated}};
+  }
   request_.inputs.clear();
   inputs_.clear();
   for (size_t index = 0; index < found.shapes.size(); ++index) {

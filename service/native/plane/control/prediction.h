@@ -84,12 +84,19 @@ class Prediction {
   // Returns the pictures to decode: the index of the input, and the file.
   std::vector<std::pair<size_t, std::string_view>> pictures() const;
   void set_picture(size_t index, std::string_view tensor);
+  // Sets the waveform of a sound. `json` contains its shape, and what the response reports. Throws Problem if the shape
+  // does not fit the model.
+  void set_sound(size_t index, std::string_view json, std::string_view tensor);
 
   // Returns the texts to convert to tensors, each with its length before it (uint32); empty if the request has none.
   // The second texts of pairs follow all first texts.
   std::string_view texts() const;
   int64_t text_count() const { return request_.inputs[0].shape[0]; }  // the number of these texts, or of pairs
   bool has_pairs() const { return request_.inputs.size() == 2 && request_.inputs[0].is_text; }
+  // Returns true if the request consists of texts or a table, from which all inputs are computed.
+  bool replaces_inputs() const;
+  bool has_table() const { return request_.inputs.size() == 1 && request_.inputs[0].is_table; }
+  std::string_view table() const { return inputs_[0].file; }
   // Sets the tensors of all inputs, one after the other in `tensors`. `json` contains their shapes, and the numbers of
   // tokens. Throws Problem if they do not fit the model.
   void set_texts(std::string_view json, std::string_view tensors);

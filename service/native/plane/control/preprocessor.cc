@@ -55,6 +55,17 @@ std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budge
                  "too many pictures of this client wait to be decoded", "send fewer or smaller pictures at a time");
 }
 
+std::vector<Reservation> reserve_sound(PeerBudgets& budgets, PeerBudget& budget, std::string_view file) {
+  return reserve(budgets, budget, {{Resource::kSounds, 1}, {Resource::kSoundBytes, file.size()}},
+                 "too many sounds of this client wait to be decoded", "send fewer or shorter sounds at a time");
+}
+
+void write_quantization(JsonWriter& json, const TensorSpec& spec) {
+  if (!spec.quantization) return;
+  json.member("quantization").begin('{').member("scale").number(spec.quantization->scale);
+  json.member("zero_point").integer(spec.quantization->zero_point).end('}');
+}
+
 // Writes the input that a picture is converted to. If the model has buckets, it is that of the largest bucket.
 void write_input(JsonWriter& json, const Signature& signature, size_t input) {
   const TensorSpec& spec = signature.inputs[input];
@@ -63,14 +74,11 @@ void write_input(JsonWriter& json, const Signature& signature, size_t input) {
   json.member("datatype").string(facts(spec.datatype).name).member("shape").begin('[');
   for (int64_t size : shape) json.integer(size);
   json.end(']');
-  if (spec.quantization) {
-    json.member("quantization").begin('{').member("scale").number(spec.quantization->scale);
-    json.member("zero_point").integer(spec.quantization->zero_point).end('}');
-  }
+  write_quantization(json, spec);
   json.end('}');
 }
 
-// Writes an input that receives tokens, with the shapes of all buckets.
+// Writes an input that receives tokens, numbers or a waveform, with the shapes of all buckets.
 void write_shapes(JsonWriter& json, const Signature& signature, size_t input) {
   const TensorSpec& spec = signature.inputs[input];
   json.begin('{').member("name").string(spec.name).member("datatype").string(facts(spec.datatype).name);
@@ -82,15 +90,16 @@ void write_shapes(JsonWriter& json, const Signature& signature, size_t input) {
   };
   for (const Bucket& bucket : signature.buckets) write_shape(bucket.inputs[input]);
   if (signature.buckets.empty()) write_shape(spec.shape);
-  json.end(']').end('}');
+  json.end(']');
+  write_quantization(json, spec);
+  json.end('}');
 }
 
 }  // namespace
 
 void Preprocessor::require() const {
   if (is_available) return;
-  throw Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
-                "send a tensor, or use octet serve");
+  throw Problem(ErrorType::kUnsupported, "this data plane has no process that decodes pictures", "send a tensor");
 }
 
 std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
@@ -100,14 +109,22 @@ std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& pr
   std::vector<int64_t> numbers;
   std::vector<Question> questions;  // if one picture is not admitted, none is sent
   for (const auto& [index, file] : prediction.pictures()) {
-    std::optional<uint64_t> pixels = pixels_of(file);
-    std::vector<Reservation> reservations = reserve_picture(*plane_.budgets, budget, file, pixels);
+    const GivenInput& given = prediction.request().inputs[index];
+    std::optional<uint64_t> pixels = given.is_sound ? std::nullopt : pixels_of(file);
+    std::vector<Reservation> reservations = given.is_sound ? reserve_sound(*plane_.budgets, budget, file)
+                                                           : reserve_picture(*plane_.budgets, budget, file, pixels);
     numbers.push_back(++asked_);
     JsonWriter json;
     json.begin('{').member("type").string("question").member("question").integer(asked_);
-    json.member("kind").string("picture").member("peer").string(client);
-    json.member("pixels").integer(pixels ? static_cast<int64_t>(*pixels) : -1);
-    write_input(json, model.signature, prediction.request().inputs[index].index);
+    json.member("kind").string(given.is_sound ? "sound" : "picture").member("peer").string(client);
+    if (given.is_sound) {
+      json.member("inputs").begin('[');
+      write_shapes(json, model.signature, given.index);
+      json.end(']');
+    } else {
+      json.member("pixels").integer(pixels ? static_cast<int64_t>(*pixels) : -1);
+      write_input(json, model.signature, given.index);
+    }
     if (!model.preprocessing_json.empty()) json.member("preprocessing").raw(model.preprocessing_json);
     json.end('}');
     auto handler = [decoded, index = index](const QuestionResponse& response) { decoded(index, response); };
@@ -115,6 +132,27 @@ std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& pr
   }
   for (size_t at = 0; at < questions.size(); ++at) ask(numbers[at], std::move(questions[at]));
   return numbers;
+}
+
+int64_t Preprocessor::read_table(int64_t exchange, const Prediction& prediction, const std::string& client,
+                                 PeerBudget& budget, QuestionHandler handler) {
+  require();
+  const Model& model = prediction.model();
+  std::string_view table = prediction.table();
+  std::vector<Reservation> reservations =
+      reserve(*plane_.budgets, budget, {{Resource::kTables, 1}, {Resource::kTableBytes, table.size()}},
+              "too many tables of this client wait to be read", "send fewer or smaller tables at a time");
+  int64_t number = ++asked_;
+  JsonWriter json;
+  json.begin('{').member("type").string("question").member("question").integer(number);
+  json.member("kind").string("table").member("peer").string(client);
+  json.member("batches").integer(model.signature.batches).member("inputs").begin('[');
+  for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
+  json.end(']');
+  if (!model.preprocessing_json.empty()) json.member("preprocessing").raw(model.preprocessing_json);
+  json.end('}');
+  ask(number, {exchange, json.take(), std::string(table), std::move(handler), std::move(reservations), now_s()});
+  return number;
 }
 
 int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, const std::string& client,

@@ -29,16 +29,19 @@ class Preprocessor {
   bool is_available = false;           // true if a preprocessing process may connect
   std::function<void()> want = [] {};  // Requests the process. It is called repeatedly until the process connects.
 
-  // Sends the pictures of a request to the process. Returns the number of each question. `decoded` is called with each
-  // response and the index of its input, if the exchange's connection still exists. `client` is the address that sent
-  // the pictures, which the process uses for fair scheduling. Throws Problem if no process exists, or if the pictures
-  // exceed `budget`, the budget of the client's connection.
+  // Sends the pictures or sounds of a request to the process. Returns the number of each question. `decoded` is called
+  // with each response and the index of its input, if the exchange's connection still exists. `client` is the address
+  // that sent the pictures, which the process uses for fair scheduling. Throws Problem if no process exists, or if the
+  // pictures exceed `budget`, the budget of the client's connection.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget, const Decoded& decoded);
   // Sends the texts of a request to the process, like `decode`. Returns the number of the question. The response
   // contains the tensors of all inputs.
   int64_t tokenize(int64_t exchange, const class Prediction& prediction, const std::string& client, PeerBudget& budget,
                    QuestionHandler handler);
+  // Sends a table (CSV) to the process, like `tokenize`.
+  int64_t read_table(int64_t exchange, const class Prediction& prediction, const std::string& client,
+                     PeerBudget& budget, QuestionHandler handler);
   // Withdraws these questions, because their clients have left or were refused. The reservations of a question are
   // released only when no process works on it any more.
   void withdraw(const std::vector<int64_t>& questions);

@@ -19,10 +19,11 @@ size_t index_of(Resource what) { return static_cast<size_t>(what); }
 Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_second * factor}; }
 
 std::array<size_t, kResources> totals(const PeerLimits& limits) {
-  return {limits.max_connections,   limits.max_calls,  0,
-          limits.max_message_bytes, kProbeConnections, limits.max_pictures,
-          limits.max_picture_bytes, limits.max_pixels, limits.max_texts,
-          limits.max_text_bytes};
+  return {limits.max_connections,   limits.max_calls,      0,
+          limits.max_message_bytes, kProbeConnections,     limits.max_pictures,
+          limits.max_picture_bytes, limits.max_pixels,     limits.max_texts,
+          limits.max_text_bytes,    limits.max_sounds,     limits.max_sound_bytes,
+          limits.max_tables,        limits.max_table_bytes};
 }
 
 PeerAddress map_ipv4(const void* ipv4) {

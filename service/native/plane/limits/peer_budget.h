@@ -29,8 +29,12 @@ enum class Resource : uint8_t {
   kPixels,        // The number of pixels in these pictures.
   kTexts,         // Texts that wait to be tokenized or are being tokenized.
   kTextBytes,     // Their size.
+  kSounds,        // Sounds that wait to be converted or are being converted.
+  kSoundBytes,    // The size of their files.
+  kTables,        // Tables that wait to be read or are being read.
+  kTableBytes,    // Their size.
 };
-inline constexpr size_t kResources = 10;
+inline constexpr size_t kResources = 14;
 inline constexpr double kProbeS = 2;  // the time limit of such a connection, because only a few can be open
 
 struct PeerLimits {
@@ -43,6 +47,10 @@ struct PeerLimits {
   size_t max_pixels = size_t{256} << 20;
   size_t max_texts = 16384;
   size_t max_text_bytes = size_t{64} << 20;
+  size_t max_sounds = 256;
+  size_t max_sound_bytes = size_t{64} << 20;
+  size_t max_tables = 256;
+  size_t max_table_bytes = size_t{64} << 20;
   // An address may hold at most this fraction of what others leave free. Within the address, the same applies to each
   // connection.
   double share = 0.75;

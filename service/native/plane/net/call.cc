@@ -87,7 +87,7 @@ void Call::fill() {
 
 void Call::submit() {
   prediction_->limit(deadline_s_);
-  if (!prediction_->texts().empty()) return tokenize();
+  if (prediction_->replaces_inputs()) return convert();
   pictures_ = prediction_->pictures().size();
   if (pictures_ == 0) return enqueue();
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
@@ -97,18 +97,22 @@ void Call::submit() {
     if (is_here.expired() || !is_active() || of.expired() || of.lock() != prediction_) return;
     guard([&] {
       if (response.problem) throw *response.problem;
-      prediction_->set_picture(index, response.bytes);
+      if (prediction_->request().inputs[index].is_sound) {
+        prediction_->set_sound(index, response.json, response.bytes);
+      } else {
+        prediction_->set_picture(index, response.bytes);
+      }
       if (--pictures_ == 0) enqueue();
     });
   };
   questions_ = plane_.preprocessor->decode(id_, *prediction_, client_, *reservations.answers.budget(), decoded);
 }
 
-void Call::tokenize() {
+void Call::convert() {
   pictures_ = 1;
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
   std::weak_ptr<bool> is_here = is_here_;
-  auto tokenized = [this, is_here, of = std::weak_ptr(prediction_)](const QuestionResponse& response) {
+  auto converted = [this, is_here, of = std::weak_ptr(prediction_)](const QuestionResponse& response) {
     if (is_here.expired() || !is_active() || of.expired() || of.lock() != prediction_) return;
     guard([&] {
       if (response.problem) throw *response.problem;
@@ -117,7 +121,10 @@ void Call::tokenize() {
       enqueue();
     });
   };
-  questions_ = {plane_.preprocessor->tokenize(id_, *prediction_, client_, *reservations.answers.budget(), tokenized)};
+  PeerBudget& budget = *reservations.answers.budget();
+  questions_ = {prediction_->has_table()
+                    ? plane_.preprocessor->read_table(id_, *prediction_, client_, budget, converted)
+                    : plane_.preprocessor->tokenize(id_, *prediction_, client_, budget, converted)};
 }
 
 void Call::enqueue() {

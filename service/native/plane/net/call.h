@@ -116,7 +116,7 @@ class Call {
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 
  private:
-  void tokenize();
+  void convert();  // Has texts or a table converted to all inputs.
   void enqueue();
 
   std::vector<int64_t> questions_;  // The questions to the preprocessing process.

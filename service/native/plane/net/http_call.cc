@@ -23,7 +23,9 @@ struct HttpCall::HttpBodyParser final : BodyParser {
       FormFile file = only_file(content, facts.boundary);
       content = file.content;
       facts.media_type = lower(file.media_type);
-      if (!facts.media_type.starts_with("image/")) facts.media_type.clear();  // a client's guess by the file's name
+      // other types are a client's guess by the file's name
+      bool is_media = facts.media_type.starts_with("image/") || facts.media_type.starts_with("audio/");
+      if (!is_media && !facts.is_csv()) facts.media_type.clear();
       facts.json_bytes = 0;
     }
     Request request;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "request/sound.h"
 #include "text/problem.h"
 
 namespace octet::plane {
@@ -20,6 +21,10 @@ void check_headers(std::string_view text, const BodyFacts& facts) {
                                                 : "its Content-Type is " + brief(std::string_view(facts.media_type));
     throw Problem(ErrorType::kUnsupportedFormat, "the body is a " + std::string(format->name) + ", but " + said,
                   "send Content-Type: " + std::string(format->media_type));
+  }
+  if (is_wav(text)) {
+    throw Problem(ErrorType::kUnsupportedFormat, "the body is a WAV, but its Content-Type is missing or wrong",
+                  "send Content-Type: audio/wav");
   }
   size_t first = text.find_first_not_of(" \t\r\n");
   bool may_be_json = first == text.npos || text[first] == '{';
@@ -56,10 +61,16 @@ size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& fact
                     "pictures of type " + brief(std::string_view(facts.media_type)) + " are not supported",
                     "send " + std::string(kPictureFormats));
     }
+    if (facts.media_type.starts_with("audio/") && !is_sound_type(facts.media_type)) {
+      throw Problem(ErrorType::kUnsupportedFormat,
+                    "sounds of type " + brief(std::string_view(facts.media_type)) + " are not supported", "send a WAV");
+    }
     bool looks_like_one = picture_format(text) != nullptr;
     bool is_tensor = facts.media_type == "application/octet-stream";
-    request = fit_request(
-        RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary}, signature);
+    bool is_sound = is_sound_type(facts.media_type) || (is_wav(text) && !is_tensor && !facts.is_csv());
+    request = fit_request(RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary,
+                                  is_sound, facts.is_csv()},
+                          signature);
     return 0;
   }
   check_headers(text, facts);

@@ -21,7 +21,11 @@ struct BodyFacts {
   bool wants_binary = false;  // True if the response to a raw body must be binary.
 
   // Returns true if the body is the model's only input and contains neither JSON nor lengths.
-  bool is_raw() const { return json_bytes == uint64_t{0} || media_type.starts_with("image/"); }
+  bool is_raw() const {
+    return json_bytes == uint64_t{0} || media_type.starts_with("image/") || media_type.starts_with("audio/") ||
+           is_csv();
+  }
+  bool is_csv() const { return media_type == "text/csv"; }
   // Returns true if the body is a form whose only file is such a body.
   bool is_form() const { return !json_bytes && media_type == "multipart/form-data"; }
 };

@@ -63,20 +63,22 @@ void check_shape(const SentInput& sent, size_t index, const Signature& signature
 
 GivenInput build_input(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
   const TensorSpec& spec = signature.inputs[index];
-  if (sent.datatype == "BYTES" && spec.is_image()) {
+  if (sent.datatype == "BYTES" && (spec.is_image() || spec.is_sound())) {
+    std::string file = spec.is_image() ? "picture" : "sound";
     bool is_one =
         !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
     if (!is_one) {
-      refuse_input(spec,
-                   "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
+      refuse_input(spec, "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one " + file +
+                             ", of shape [1]");
     }
     if (std::holds_alternative<SharedRange>(sent.elements)) {
-      refuse_input(spec, "is a picture in shared memory, which may contain tensors only");
+      refuse_input(spec, "is a " + file + " in shared memory, which may contain tensors only");
     }
     if (std::holds_alternative<JsonElements>(sent.elements)) {
-      refuse_input(spec, "is a picture in JSON, which cannot hold its bytes",
+      refuse_input(spec, "is a " + file + " in JSON, which cannot hold its bytes",
                    "send it as binary data, with the parameter binary_data_size");
     }
+    if (spec.is_sound()) return {index, spec.shape, true, false, std::move(sent.elements), 0, false, true};
     return {index, spec.shape, true, false, std::move(sent.elements), bytes_of(spec, spec.shape)};
   }
   if (datatype_of(sent.datatype) != spec.datatype) {
@@ -239,6 +241,18 @@ Terms terms_of(const Parameters& parameters) {
   return terms;
 }
 
+Request fit_table(const RawBody& body, const Signature& signature) {
+  for (const TensorSpec& spec : signature.inputs) {
+    if (!spec.is_table()) refuse_input(spec, "does not take rows of numbers", takes({spec}));
+  }
+  Request request;
+  for (size_t index = 0; index < signature.outputs.size(); ++index) {
+    request.outputs.push_back({index, body.wants_binary, 0, signature.outputs[index].quantization.has_value()});
+  }
+  request.inputs.push_back({0, {}, true, true, FollowingBytes{body.bytes}, 0, false, false, true});
+  return request;
+}
+
 }  // namespace
 
 Request fit_request(Form form, const Signature& signature) {
@@ -251,6 +265,7 @@ Request fit_request(Form form, const Signature& signature) {
 }
 
 Request fit_request(const RawBody& body, const Signature& signature) {
+  if (body.is_table) return fit_table(body, signature);
   if (signature.inputs.size() != 1) {
     throw Problem(ErrorType::kInvalidInput,
                   "a raw body is one input, and the model takes " + std::to_string(signature.inputs.size()),
@@ -277,7 +292,11 @@ Request fit_request(const RawBody& body, const Signature& signature) {
   Request request;
   for (size_t index = 0; index < signature.outputs.size(); ++index)
     request.outputs.push_back({index, body.wants_binary});
-  if (may_be_tensor) {
+  if (body.is_sound && spec.is_sound()) {
+    request.inputs.push_back({0, spec.shape, true, true, FollowingBytes{body.bytes}, 0, false, true});
+  } else if (body.is_sound) {
+    refuse_input(spec, "does not take a sound", takes({spec}));
+  } else if (may_be_tensor) {
     request.samples = found->second;
     request.inputs.push_back({0, found->first, false, true, FollowingBytes{body.bytes}, body.bytes});
   } else if (may_be_picture || body.is_said_picture) {

@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -45,6 +47,8 @@ struct GivenInput {
   Elements elements;
   size_t bytes;          // the size of the tensor in bytes
   bool is_text = false;  // True if the preprocessing process must convert it to all inputs of the model.
+  bool is_sound = false;
+  bool is_table = false;  // True if it is CSV, which becomes all inputs of the model.
 };
 
 // The number of tokens of a request's texts, after truncation, and of texts that were truncated.
@@ -58,7 +62,8 @@ struct Request {
   std::vector<GivenInput> inputs;  // in the order in which they were sent
   std::vector<WantedOutput> outputs;
   int64_t samples = 1;
-  std::optional<TextCounts> text;  // set once texts were converted to tensors
+  // Numbers that the response reports about the conversion of texts or sounds, by name.
+  std::vector<std::pair<std::string_view, int64_t>> reported;
 };
 
 // Compares the form with the signature. Throws Problem, which names the input or output that does not match.
@@ -71,6 +76,8 @@ struct RawBody {
   bool is_said_tensor;
   bool looks_like_picture;
   bool wants_binary;
+  bool is_sound = false;
+  bool is_table = false;
 };
 Request fit_request(const RawBody& body, const Signature& signature);
 

@@ -16,6 +16,19 @@ bool TensorSpec::is_image() const {
   return shape.size() == 4 && has_elements && (is_color(shape[3]) || is_color(shape[1]));
 }
 
+// `[N]`, `[1, N]` or `[1, 1, N]`.
+bool TensorSpec::is_sound() const {
+  bool has_elements = datatype == Datatype::kFp32 || datatype == Datatype::kInt16;
+  if (!has_elements || shape.empty() || shape.size() > 3) return false;
+  for (size_t axis = 0; axis + 1 < shape.size(); ++axis) {
+    if (shape[axis] != 1) return false;
+  }
+  return shape.back() > 1 || shape.back() == kDynamic;
+}
+
+// `[rows, columns]`.
+bool TensorSpec::is_table() const { return shape.size() == 2 && datatype != Datatype::kBytes; }
+
 size_t elements_of(const Shape& shape) {
   size_t count = 1;
   for (int64_t size : shape) count *= static_cast<size_t>(size);

@@ -26,6 +26,8 @@ struct TensorSpec {
   std::optional<Quantization> quantization;
 
   bool is_image() const;  // true if the tensor can contain a picture
+  bool is_sound() const;  // true if the tensor can contain a waveform
+  bool is_table() const;  // true if the tensor can contain rows of numbers
 };
 
 // One set of shapes for which a model with dynamic dimensions is built.

@@ -24,7 +24,8 @@ constexpr size_t kText = 0, kTextPair = 1;
 // `count` texts.
 std::string join_texts(const Elements& elements, std::string following, int64_t count, size_t input);
 
-// The response of the preprocessing process: the tensors of all inputs, in the order of the signature.
+// The response of the preprocessing process to texts or a table: the tensors of all inputs, in the order of the
+// signature.
 struct TokenTensors {
   std::vector<Shape> shapes;
   std::vector<std::string_view> elements;  // views of the bytes that were passed

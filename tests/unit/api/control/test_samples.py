@@ -9,6 +9,7 @@ import pytest
 
 from service.api.control.samples import MAX_SAMPLES, Sample, samples_of
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
+from service.runtime.table import Row
 
 JPEG = b"\xff\xd8\xff\xe0"
 JSON = "application/json; charset=utf-8"
@@ -46,7 +47,10 @@ def test_json_has_one_member(members: Any, samples: list[Sample], is_list: bool,
 @pytest.mark.parametrize(
     ("body", "samples"),
     [
-        (b"x,y\r\n1,2.5\r\n\r\n3,4\r\n", [Sample(values=[1.0, 2.5]), Sample(values=[3.0, 4.0])]),
+        (
+            b"x,y\r\n1,2.5\r\n\r\n3,4\r\n",
+            [Sample(row=Row(["x", "y"], ["1", "2.5"], 1)), Sample(row=Row(["x", "y"], ["3", "4"], 2))],
+        ),
         (b'id,text\n1,"a, b"\n', [Sample(text="a, b")]),
         (b"text_pair,text\nb,a\n", [Sample(text="a", pair="b")]),
         (b"", []),
@@ -83,8 +87,8 @@ def test_plain_text_is_one_text() -> None:
         (b"\xff", JSON, "not well-formed JSON"),
         (b"", "", "the body is empty"),
         (b"\xff", "text/plain", "not UTF-8 text at byte 0"),
-        (b"x\na\n", "text/csv", "line 2 of the CSV"),
-        (b"id,text\n1\n", "text/csv", "line 2 of the CSV"),
+        (b'x\n"' + b"a" * 200_000, "text/csv", "line 2 of the table"),
+        (b"id,text\n1\n", "text/csv", "row 1 of the table has no cell in the column 'text'"),
     ],
 )
 def test_a_malformed_body_is_refused(body: bytes, content_type: str, error: str) -> None:
