@@ -21,7 +21,14 @@ AFFINE = 1e-6  # of the largest value: ONNX Runtime adds in float32
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("corners", [0, 1])
 @pytest.mark.parametrize(
-    ("mode", "opset"), [("linear", 20), ("nearest", 20), ("cubic", 22), ("bilinear", 16), ("bicubic", 16)]
+    ("mode", "opset"),
+    [
+        ("linear", 20),
+        ("nearest", 20),
+        ("cubic", 22),
+        ("bilinear", 16),
+        pytest.param("bicubic", 16, marks=pytest.mark.slow),
+    ],
 )
 def test_pixels_are_those_of_onnx_runtime(mode: str, opset: int, padding: str, corners: int) -> None:
     rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.verification.vectors import sample_inputs
 from tests.support import evidence
+from tests.support.examples import examples
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, case
 from tests.support.onnx_catalog_dynamic import DYNAMIC
@@ -25,7 +26,7 @@ from tests.support.onnx_catalog_qdq import QDQ, clipped_conv, real_bias
 from tests.support.onnx_catalog_real import MOVED, REAL, ROUNDED_ONCE, stored_conv_transpose
 from tests.support.onnx_reference import Reference
 
-CASES, SAMPLES = 15, 12
+CASES, FEW, SAMPLES = examples(15), examples(6), 12
 WORDS = 30  # number of rows in a table of embeddings
 OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
 OPSETS |= {
@@ -73,26 +74,26 @@ def test_float_operators_between_conversions(name: str) -> None:
 
 @pytest.mark.parametrize("name", MOVED)
 def test_what_moves_between_conversions(name: str) -> None:
-    for seed in range(4):
+    for seed in range(FEW):
         equal(case(name, seed, MOVED), seed, optimized=True)
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_scales_that_are_found_when_the_model_runs(name: str) -> None:
-    for seed in range(6):
+    for seed in range(FEW):
         equal(case(name, seed, DYNAMIC), seed, optimized=True)
 
 
 @pytest.mark.parametrize("name", ROUNDED_ONCE)
 def test_real_values_that_are_rounded_once(name: str) -> None:
     """The reference is ONNX Runtime without its optimizer, which runs the operators of the file."""
-    for seed in range(4):
+    for seed in range(FEW):
         equal(case(name, seed, ROUNDED_ONCE, opset=OPSETS.get(name, 17)), seed, optimized=False)
 
 
 @pytest.mark.parametrize("name", EXPORTED)
 def test_what_exporters_write_and_nothing_rounds(name: str) -> None:
-    for seed in range(6):
+    for seed in range(FEW):
         equal(case(name, seed, EXPORTED, opset=OPSETS.get(name, 17)), seed, optimized=False)
 
 
@@ -101,14 +102,14 @@ def test_real_values_that_are_functions_and_sums(name: str) -> None:
     """ONNX Runtime computes these functions in float32, and Octet computes them in float64 with one rounding. Both
     results are within the rounding errors of a few dozen float32 operations.
     """
-    for seed in range(4):
+    for seed in range(FEW):
         within_rounding(case(name, seed, REAL, opset=OPSETS.get(name, 17)), seed)
 
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_what_exporters_and_optimizers_write(name: str) -> None:
     """The tolerance is that of `test_real_values_that_are_functions_and_sums`."""
-    for seed in range(6):
+    for seed in range(FEW):
         within_rounding(case(name, seed, COMPUTED, opset=OPSETS.get(name, 17)), seed)
 
 
@@ -131,7 +132,7 @@ def test_a_convolution_with_a_clip_of_its_own() -> None:
 def test_a_transposed_convolution_between_conversions() -> None:
     """Octet computes a transposed convolution in integers, too. The results agree with ONNX Runtime's within one
     step."""
-    for seed in range(6):
+    for seed in range(FEW):
         model = OnnxBuilder()
         step = stored_conv_transpose(model, np.random.default_rng(seed))
         for ours, theirs in answers(model.build(), seed, optimized=True):

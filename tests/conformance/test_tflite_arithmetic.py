@@ -12,10 +12,11 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, MODES_OF, XNNPACK
 from tests.support import litert
 from tests.support.conformance import assert_equals_litert, assert_oracle_equals_litert
+from tests.support.examples import examples
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_arithmetic import ARITHMETIC, INT8_ONLY, reduction
 
-CASES = 14
+CASES = examples(14)
 MODES = (LITERT_REFERENCE, XNNPACK)
 
 

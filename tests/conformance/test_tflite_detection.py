@@ -71,7 +71,9 @@ def test_shapes_that_the_file_leaves_out_are_those_of_litert() -> None:
     assert [spec.shape for spec in import_model(data).signature.outputs] == expected
 
 
-@pytest.mark.parametrize(("quantized", "shaped"), [(False, True), (True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("quantized", "shaped"), [(False, True), (True, True), pytest.param(False, False, marks=pytest.mark.slow)]
+)
 def test_detections_equal_litert_and_compiled_code(quantized: bool, shaped: bool) -> None:
     data = detector(options(), quantized=quantized, shaped=shaped)
     module, reference = import_model(data).module, litert.interpreter(data)

@@ -12,11 +12,12 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.examples import examples
 from tests.support.litert import MODES
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_movement import MOVEMENTS
 
-CASES = 15
+CASES = examples(15)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -39,7 +39,7 @@ def test_real_operator_is_litert_within_rounding(name: str) -> None:
     assert len(coverage.report(imported.module)["floating"]) > 1, "more than the conversion is reported"
 
 
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("stored", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_built_real_operator_equals_the_oracle(name: str, stored: bool) -> None:
     """Builds for all instructions of this machine, because a fused multiply-add would round only once."""

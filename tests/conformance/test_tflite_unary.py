@@ -14,11 +14,12 @@ from ai_edge_litert import schema_py_generated as schema
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.models.arrays import Array
 from tests.support.conformance import assert_equals_litert
+from tests.support.examples import examples
 from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_operator import unary_model
 
-CASES = 25
+CASES = examples(25)
 Options = Callable[[np.random.Generator], Any]
 
 

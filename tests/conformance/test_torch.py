@@ -58,13 +58,13 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
     evidence.compare(model, mode, actual, expected, TOLERANCES.get(path.stem, 0))
 
 
-# The networks that `make test` compiles for every engine, and those that only `make test-all` compiles.
-EVERY_ENGINE, SLOW = ("residual", "dynamic"), ("recurrent_traced",)
+# The networks that `make test` compiles for every engine, and for one. `make test-all` compiles all of them.
+EVERY_ENGINE, ONE_ENGINE = ("residual",), ("branches", "dynamic", "functions")
 COMPILED = [
     pytest.param(
         path,
         mode,
-        marks=[] if path.stem in EVERY_ENGINE or (mode == FBGEMM and path.stem not in SLOW) else pytest.mark.slow,
+        marks=[] if path.stem in EVERY_ENGINE or (mode == FBGEMM and path.stem in ONE_ENGINE) else pytest.mark.slow,
     )
     for path, mode in CASES
 ]

@@ -29,7 +29,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", ["residual", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MODELS][1:])])
+@pytest.mark.slow  # tests/integration/test_gpus.py runs a network on an emulated GPU
+@pytest.mark.parametrize("name", MODELS)
 def test_an_emulated_card_answers_what_pytorch_does(name: str, tmp_path: Path) -> None:
     path, target, scratch = next(each for each in FIXTURES if each.stem == name), MODELS[name], tmp_path / "scratch"
     inputs, expected = answers(path, ENGINES[FBGEMM])

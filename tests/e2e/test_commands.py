@@ -63,17 +63,22 @@ def test_predict_takes_a_tensor_and_saves_the_output(server: str, tmp_path: Path
     assert np.load(tmp_path / "y.npy").shape == (1, 10)
 
 
+def also(code: str, *command: object) -> Any:
+    """Returns a case for `make test-all`. Unit tests of the routes have it too."""
+    return pytest.param(command, code, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
         (("push", EXAMPLES / "labels.txt"), "unsupported_format"),
         (("push", EXAMPLES / INT8, "--target", "vax"), "unknown_target"),
-        (("push", EXAMPLES / INT8, "--numerics", "approximately"), "unsupported"),
-        (("push", EXAMPLES / INT8, "--name", "No Name"), "invalid_input"),
+        also("unsupported", "push", EXAMPLES / INT8, "--numerics", "approximately"),
+        also("invalid_input", "push", EXAMPLES / INT8, "--name", "No Name"),
         (("predict", "cats", PICTURE), "not_found"),
-        (("predict", "digits", PICTURE, "--version", "9"), "not_found"),
-        (("predict", "digits", EXAMPLES / "README.md"), "unsupported_format"),
-        (("models", "cats"), "not_found"),
+        also("not_found", "predict", "digits", PICTURE, "--version", "9"),
+        also("unsupported_format", "predict", "digits", EXAMPLES / "README.md"),
+        also("not_found", "models", "cats"),
         (("builds", "0" * 32), "not_found"),
     ],
 )

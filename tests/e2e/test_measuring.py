@@ -54,6 +54,7 @@ def test_explain_shows_a_line_for_each_layer(folder: Path) -> None:
     assert "The whole model takes" in shown
 
 
+@pytest.mark.slow
 def test_explain_shows_the_code_for_another_machine(tmp_path: Path) -> None:
     octet("compile", EXAMPLES / INT8, "--output", tmp_path / "board", "--target", "aarch64+dotprod")
     document = octet_json("explain", tmp_path / "board")

@@ -29,7 +29,7 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 DATA = Path(__file__).parents[1] / "fixtures" / "lengths"
-SIZES = (4, 8, 16)
+SIZES = (4, 8)
 WORDS = 40
 
 
@@ -71,9 +71,7 @@ def padding(layout: OciLayout, digest: Digest) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(
-    "length", [1, pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(11, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("length", [5, *(pytest.param(length, marks=pytest.mark.slow) for length in (1, 3, 7))])
 def test_a_padded_input_gives_the_output_of_a_build_for_its_length(static: Path, length: int, tmp_path: Path) -> None:
     compiled("static", tmp_path, length)
     own, model = runtime.load(tmp_path / "store"), runtime.load_model(static)
@@ -84,7 +82,7 @@ def test_a_padded_input_gives_the_output_of_a_build_for_its_length(static: Path,
 
 def test_outputs_are_close_to_those_of_the_framework(static: Path) -> None:
     reference, model = Reference(DATA / "bert.static.onnx", optimized=False), runtime.load_model(static)
-    for length in (2, 7, 8, 13):
+    for length in (2, 4, 7, 8):
         ids, mask = random_inputs(length, length)
         (wanted,) = reference([ids, mask])
         # ONNX Runtime adds real values in another order than Octet, which changes values near 4 by a few units in the
@@ -102,7 +100,7 @@ def test_the_model_has_dynamic_dimensions(static: Path) -> None:
 def test_every_bucket_is_verified_and_reports_its_padding(static: Path) -> None:
     layout = OciLayout.open(static)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    assert [padding(layout, digest)["lengths"] for digest in digests] == [[1, 2, 3], [5, 7], [9, 13, 15]]
+    assert [padding(layout, digest)["lengths"] for digest in digests] == [[1, 2, 3], [5, 6, 7]]
     for digest in digests:
         assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
         report = padding(layout, digest)

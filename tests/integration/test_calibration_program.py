@@ -55,6 +55,7 @@ def half(statistics: Statistics, storage: str) -> QuantizedType:
     return affine(statistics.low / 2, statistics.high / 2, storage)
 
 
+@pytest.mark.slow  # ten seconds; tests/unit/quantize/program has its parts
 def test_one_build_serves_rounds_and_searches_and_choices(session: CountingSession, data: Data) -> None:
     calibration = Calibration(residual_network(), session, data, Options(rounds=2), Raised.BFLOAT16)
     ranked = calibration.sensitivity(Options())

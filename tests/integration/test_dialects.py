@@ -78,6 +78,7 @@ class TestExamples:
         run("explain", model, "--dialect", dialects.SOFTSIGN, "--passes", tmp_path / "passes")
         assert "qnn.table" in next((tmp_path / "passes").glob("*-make-tables.qnn")).read_text()
 
+    @pytest.mark.slow  # tests/unit/compiler/dialects/test_epilogues.py compiles such layers
     def test_a_fused_layer_is_one_kernel(self, tmp_path: Path) -> None:
         model = new_file(tmp_path / "model.onnx", dialects.curved_convolution())
         run("compile", model, "--dialect", dialects.FUSED, "--accept-differences", "--output", tmp_path / "out")

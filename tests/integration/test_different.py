@@ -108,6 +108,7 @@ def test_running_the_folder_prints_a_note(python: Path, compiled: tuple[Path, in
     assert "note: this build differs from its reference runtime: " in " ".join(ended.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_accepted_difference_is_recorded_in_the_artifact(octet: Any, tmp_path: Path) -> None:
     status, document = octet("compile", DIGITS, "-o", tmp_path / "out", "--accept-differences")
     report = document["reports"]["numerics"]

@@ -191,6 +191,7 @@ class TestScores:
             client.attach_score(octet.evaluate(compiled, DIGITS, {f"{digit}.png": digit for digit in range(10)}))
             client.promote("travelled", 1, least={"top1": 1.0})
 
+    @pytest.mark.slow
     @needs_signatures
     def test_a_server_that_trusts_keys_counts_only_signed_scores(
         self, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

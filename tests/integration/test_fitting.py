@@ -142,6 +142,7 @@ def test_a_network_gets_closer_to_float(session: CalibrationSession, data: Data)
     assert fitted > plain
 
 
+@pytest.mark.slow
 def test_fitted_weights_are_those_that_the_switches_measure(session: CalibrationSession, data: Data) -> None:
     options = Options(fit=Fit(rounding=True))
     calibration = Calibration(residual_network(), session, data, options)
@@ -211,6 +212,7 @@ def test_matrices_are_fitted_too(session: CalibrationSession, tmp_path: Path) ->
     assert fitted > plain + 0.5
 
 
+@pytest.mark.slow
 def test_an_equalized_model_computes_the_same_as_the_float_model(session: CalibrationSession, data: Data) -> None:
     options = Options(equalize=True)
     calibration = Calibration(residual_network(), session, data, options)

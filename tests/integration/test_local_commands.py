@@ -174,6 +174,7 @@ def _artifacts(folder: Path) -> list[dict[str, Any]]:
     return [entry for entry in manifests if entry.get("artifactType") == ARTIFACT_TYPE]
 
 
+@pytest.mark.slow
 def test_a_graph_that_was_printed_is_compiled(tmp_path: Path) -> None:
     text = printed_here("inspect", MODEL, "--graph", "--constants")
     graph = tmp_path / "digits.qnn"

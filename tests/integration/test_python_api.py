@@ -113,6 +113,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestQuantize:
+    @pytest.mark.slow
     def test_arrays_of_the_program_give_the_file_of_the_command(self, network: Path, tmp_path: Path) -> None:
         images = pictures(12)
         np.savez(tmp_path / "inputs.npz", image=images)
@@ -128,6 +129,7 @@ class TestQuantize:
         assert {"output": str(tmp_path / "command.onnx"), **quantized.report} == report
         assert report["accuracy"]["float"]["inputs"] == 12
 
+    @pytest.mark.slow
     def test_only_the_requested_number_of_samples_is_read(self, network: Path) -> None:
         images = iter(pictures(20))
         quantized = octet.quantize(network, data=images, samples=3)

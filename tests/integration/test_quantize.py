@@ -92,6 +92,7 @@ def test_one_constant_image_is_enough_for_a_file(model: Path, tmp_path: Path) ->
     assert np.isfinite(answers((tmp_path / "q.onnx").read_bytes(), pictures(1))).all()
 
 
+@pytest.mark.slow  # test_quantize_formats.py does the same with a TFLite file
 def test_a_quantized_model_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
     assert run_quantize(model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")[0] == 0
@@ -238,7 +239,10 @@ def test_as_many_layers_stay_in_float_as_a_latency_bound_allows(model: Path, tmp
     assert "ms for a call" in (tmp_path / "curve.svg").read_text()
 
 
-@pytest.mark.parametrize("flavour", [["--dynamic"], ["--weights", "8"], ["--weights", "4", "--block", "16"]])
+@pytest.mark.parametrize(
+    "flavour",
+    [["--dynamic"], pytest.param(["--weights", "8"], marks=pytest.mark.slow), ["--weights", "4", "--block", "16"]],
+)
 def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network())
     status, report = run_quantize(tmp_path / "dense.onnx", *flavour)

@@ -75,7 +75,8 @@ def test_a_tflite_model_loses_as_much_as_the_same_onnx_model(tmp_path: Path) -> 
     same_answers(tmp_path / "b.int8.onnx", last[:4])
 
 
-@pytest.mark.parametrize("name", [pytest.param("network.pt", marks=pytest.mark.slow), "network.pt2"])
+@pytest.mark.slow  # tests/unit/quantize/export/test_model.py converts both files
+@pytest.mark.parametrize("name", ["network.pt", "network.pt2"])
 def test_a_pytorch_model_is_quantized(tmp_path: Path, name: str) -> None:
     with np.load(TORCH / "network.npz") as arrays:
         shape = arrays["x"].shape
@@ -88,6 +89,7 @@ def test_a_pytorch_model_is_quantized(tmp_path: Path, name: str) -> None:
     same_answers(tmp_path / "q.onnx", images[:4])
 
 
+@pytest.mark.slow  # tests/unit/quantize/export/test_model.py reads them
 def test_labels_and_preprocessing_come_from_the_file(tmp_path: Path) -> None:
     """Calibration preprocesses pictures in the same way as the served model."""
     labels = [f"number {digit}" for digit in range(10)]

@@ -44,6 +44,7 @@ def test_without_litert_the_report_does_not_mention_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # the report, which the previous test reads, contains the same
 def test_without_litert_the_command_reports_it(tmp_path: Path) -> None:
     process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out")
     assert process.returncode == 0, process.stderr
@@ -75,7 +76,7 @@ def test_the_outputs_of_a_default_session_are_measured_but_are_not_a_verdict(s8s
     assert default["equal_percent"] < 100
 
 
-@pytest.mark.parametrize("function", ["Log", "Sqrt"])
+@pytest.mark.parametrize("function", ["Log", pytest.param("Sqrt", marks=pytest.mark.slow)])
 def test_a_model_with_nan_in_its_outputs_is_verified(function: str, tmp_path: Path) -> None:
     model = OnnxBuilder()
     model.output(model.node(function, [model.input("x", "float32", (1, 8))]), "float32", (1, 8))

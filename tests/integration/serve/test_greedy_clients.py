@@ -135,7 +135,7 @@ def test_a_client_that_opens_and_resets_streams_is_disconnected_and_delays_no_ot
     before = rss_bytes(worker)
     lost = 0
     with other.asking():
-        until = time.monotonic() + 4
+        until = time.monotonic() + 2
         while time.monotonic() < until:
             lost += _opened_and_reset(port, 20_000)
     assert other.failures == []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import TensorSpec
@@ -104,6 +105,7 @@ def test_pushed_metadata_overrides_the_file(served: Served, tmp_path: Path) -> N
     assert described(served, "mine")["parameters"]["mean"] == [0.5], "the push sets no mean, so the file's mean counts"
 
 
+@pytest.mark.slow  # tests/unit/compiler/importers/tflite/file/test_metadata.py has such files
 def test_a_file_with_damaged_labels_is_served_without_them(served: Served, tmp_path: Path) -> None:
     path = labelled(tmp_path, "damaged")
     path.write_bytes(path.read_bytes()[:-20])

@@ -124,6 +124,7 @@ def test_a_build_that_counts_serves_no_request(served: Served) -> None:
     assert [each["options"] for each in listed] == [{}]
 
 
+@pytest.mark.slow
 def test_a_server_without_a_share_builds_and_counts_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, saturation_share=0) as served:
         build = served.client.put("/api/v1/models", params={"name": "net"}, content=network()).json()

@@ -40,6 +40,7 @@ def test_a_contestant_is_timed_in_its_own_process_and_stopped_between_turns(tmp_
         eventually(lambda: state(process.pid) == "T")
 
 
+@pytest.mark.slow
 def test_a_contestant_returns_its_durations_and_outputs(tmp_path: Path) -> None:
     image, folder = tmp_path / "image.npy", MODEL.parent
     np.save(image, np.asarray(Image.open(folder / "digits" / "7.png")).reshape(1, 16, 16, 1))

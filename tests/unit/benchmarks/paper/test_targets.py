@@ -31,6 +31,7 @@ def test_equal_outputs_are_reported_as_equal(framework: str, found: dict[str, Ex
     assert values == {"state": "equal", "detail": ""}
 
 
+@pytest.mark.slow
 def test_the_share_of_equal_values_is_reported(example: Example, tmp_path: Path) -> None:
     outputs = [[output.copy() for output in sample] for sample in example.outputs]
     outputs[0][0].flat[0] ^= 1
@@ -39,6 +40,7 @@ def test_the_share_of_equal_values_is_reported(example: Example, tmp_path: Path)
     assert state == f"{100 - 100 / count:.4g} % of values equal"
 
 
+@pytest.mark.slow
 def test_a_target_that_this_machine_lacks_is_only_compiled(example: Example, tmp_path: Path) -> None:
     host = detect_host()
     missing = [target for target in TARGETS if target.architecture == "x86_64" and target.missing_on(host)]

@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 UNIT = i8(1.0)
 
 
-@pytest.mark.parametrize("name", ["digits_int8.tflite", "digits_uint8.tflite"])
+@pytest.mark.parametrize("name", ["digits_int8.tflite", pytest.param("digits_uint8.tflite", marks=pytest.mark.slow)])
 def test_counting_changes_no_output_of_a_model(name: str) -> None:
     imported = import_model((EXAMPLES / name).read_bytes(), lambda op, tensor: None, {})
     counting, mode = count_values(imported.module), get_mode(XNNPACK)

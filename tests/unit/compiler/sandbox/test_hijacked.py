@@ -141,6 +141,7 @@ def test_a_child_cannot_write_to_the_kernel_cache(tmp_path: Path, monkeypatch: p
     ]
 
 
+@pytest.mark.slow  # compiles the kernels of the model three times
 @with_kernels
 def test_swapped_programs_do_not_affect_the_next_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, honest: Digest

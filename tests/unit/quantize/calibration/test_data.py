@@ -244,6 +244,7 @@ def test_a_picture_of_too_many_pixels(tmp_path: Path) -> None:
     assert "65536 x 65536 pixels" in refused(archive(tmp_path / "x.zip", **{"a.png": bytes(head)})).message
 
 
+@pytest.mark.slow
 def test_thousands_of_pictures(tmp_path: Path) -> None:
     """Only the pictures that are used are unpacked, and their number is limited."""
     path = tmp_path / "x.zip"

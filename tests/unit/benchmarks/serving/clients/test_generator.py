@@ -20,7 +20,9 @@ SERVICE_S = 0.02
 Run = Callable[[Load], Outcome]
 
 
-@pytest.fixture(scope="module", params=[0, 1, 3], ids=["python", "c", "three processes of c"])
+@pytest.fixture(
+    scope="module", params=[0, 1, pytest.param(3, marks=pytest.mark.slow)], ids=["python", "c", "three processes of c"]
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     if request.param == 0:
         return generator.run

@@ -61,7 +61,7 @@ def holds(kernel: Kernel, destination: Image, expected: Array, fill: int, *input
 
 
 @pytest.mark.parametrize(("mode_name", "name"), DEFINED)
-@pytest.mark.parametrize("scales", [(0.1, 0.07, 0.3), (0.125, 0.125, 0.125)])
+@pytest.mark.parametrize("scales", [(0.1, 0.07, 0.3), pytest.param((0.125, 0.125, 0.125), marks=pytest.mark.slow)])
 def test_pairs_of_all_sizes(mode_name: str, name: str, scales: tuple[float, ...]) -> None:
     """The operands are 256 x 64 pairs of values, from the whole range of uint8."""
     mode = get_mode(mode_name)

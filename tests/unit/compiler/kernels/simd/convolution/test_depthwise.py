@@ -56,6 +56,7 @@ def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) 
 
 
 @pytest.mark.parametrize("isa", ISAS.values(), ids=ISAS)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from([(1, 1), (3, 3), (5, 5), (1, 7), (31, 31)]), st.integers(1, 30), st.integers(1, 30))
 def test_the_chosen_tile_fits_the_output(isa: Isa, kernel: tuple[int, int], height: int, width: int) -> None:
     layer = Layer(Image(1, 99, 99, 8, isa.lanes), Image(1, height, width, 8, isa.lanes), Window(kernel))
