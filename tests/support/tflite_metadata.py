@@ -25,22 +25,45 @@ class Described:
 
     Attributes:
         files: the name, type and locale of each associated file.
+        name: the purpose of the tensor.
     """
 
     content: int = 0
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     files: Sequence[tuple[str, int, str]] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer in the metadata: BERT's, or one that splits at a regular expression.
+
+    Attributes:
+        vocabulary: the name of the file with the vocabulary.
+        pattern: the regular expression; empty for BERT's tokenizer.
+    """
+
+    vocabulary: str
+    pattern: str = ""
 
 
 def labels_in(name: str = "labels.txt", locale: str = "") -> Described:
     return Described(files=[(name, AXIS_LABELS, locale)])
 
 
-def metadata_buffer(inputs: Sequence[Described], outputs: Sequence[Described], identifier: bytes = b"M001") -> bytes:
+def metadata_buffer(
+    inputs: Sequence[Described],
+    outputs: Sequence[Described],
+    identifier: bytes = b"M001",
+    tokenizer: Tokenizer | None = None,
+) -> bytes:
     builder = flatbuffers.Builder(1024)
     described = [_vector(builder, [_tensor(builder, each) for each in ends]) for ends in (inputs, outputs)]
-    subgraph = _table(builder, 7, {2 + index: offset for index, offset in enumerate(described)})
+    fields = {2 + index: offset for index, offset in enumerate(described)}
+    if tokenizer is not None:
+        fields[5] = _vector(builder, [_tokenizer(builder, tokenizer)])
+    subgraph = _table(builder, 7, fields)
     subgraphs = _vector(builder, [subgraph])
     name = builder.CreateString("a model")
     builder.Finish(_table(builder, 8, {0: name, 3: subgraphs}), file_identifier=identifier)
@@ -75,12 +98,21 @@ def append_files(data: bytes, files: Mapping[str, str | bytes], method: int = zi
     return target.getvalue()
 
 
+def _tokenizer(builder: Any, of: Tokenizer) -> int:
+    files = _vector(builder, [_table(builder, 4, {0: builder.CreateString(of.vocabulary)})])
+    if not of.pattern:
+        return _table(builder, 2, {1: _table(builder, 1, {0: files})}, {0: 4})
+    return _table(builder, 2, {1: _table(builder, 2, {0: builder.CreateString(of.pattern), 1: files})}, {0: 6})
+
+
 def _tensor(builder: Any, of: Described) -> int:
     files = [
         _table(builder, 4, {0: builder.CreateString(name), 3: builder.CreateString(locale)}, {2: kind})
         for name, kind, locale in of.files
     ]
     fields = {6: _vector(builder, files)} if files else {}
+    if of.name:
+        fields[0] = builder.CreateString(of.name)
     if of.content:
         properties = _table(builder, 2, {})
         fields[3] = _table(builder, 3, {1: properties}, {0: of.content})

@@ -11,6 +11,7 @@ from service.cache import BlobStore
 from service.compiler.build.folders import read_folder
 from service.compiler.importers.detect import format_of
 from service.compiler.importers.published.archives import is_folder_archive
+from service.compiler.importers.published.tflite_texts import is_text_model
 from service.compiler.messages.published import MODEL_FILE, TOKENIZER_FILE, Found
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.digest import Digest
@@ -40,8 +41,11 @@ class Unpacked:
 
 
 def is_folder(services: Services, source: Digest) -> bool:
-    """Returns true if a blob is the archive of a published model. Raises `NotFound` and `CorruptBlob`."""
-    return is_folder_archive(services.layout.blobs.path(source))
+    """Returns true if a blob is the archive of a published model, or a TFLite file with a tokenizer in its metadata.
+    Raises `NotFound` and `CorruptBlob`.
+    """
+    path = services.layout.blobs.path(source)
+    return is_folder_archive(path) or is_text_model(path)
 
 
 def unpack(

@@ -26,6 +26,7 @@ from service.cache.durable import locked, replace_file
 from service.compiler.build.artifact_archive import archive_of, received
 from service.compiler.importers.detect import format_of
 from service.compiler.importers.published.reading import looks_published, name_of
+from service.compiler.importers.published.tflite_texts import is_text_model
 from service.compiler.importers.uploads import upload_of
 from service.core.artifacts.artifact import ARCHIVE_FORMAT
 from service.core.builds.options import parse_open_shapes
@@ -213,7 +214,7 @@ class ModelFiles:
         to build it for.
         """
         services = self._services
-        if looks_published(path):
+        if looks_published(path) or (path.is_file() and is_text_model(path)):
             return unpack(services, path, "", services.host.target, "", None), services.host.target
         with _uploaded(path) as file:
             source, size_bytes = store_file(services.layout.blobs, file), file.stat().st_size

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from service.compiler.children.handler import handles
 from service.compiler.importers.published.archives import ArchivedFolder
-from service.compiler.importers.published.files import Folder
+from service.compiler.importers.published.files import Folder, SingleFile
 from service.compiler.importers.published.reading import (
     lacks_pooling,
     read_published,
     shapes_for_pictures,
     shapes_for_texts,
 )
+from service.compiler.importers.published.tflite_texts import is_text_model
 from service.compiler.importers.uploads import upload_of
 from service.compiler.messages.published import (
     FOLDER,
@@ -54,6 +55,7 @@ def folder_role(request: FolderRequest, report: Report) -> FolderResult:
         input_shape=shapes_for_texts(published, longest) or shapes_for_pictures(published),
         sources=tuple(published.sources),
         ignored=tuple(published.ignored),
+        notice=published.notice,
     )
     return FolderResult(found, published.metadata.to_json(), bool(published.tokenizer))
 
@@ -61,6 +63,8 @@ def folder_role(request: FolderRequest, report: Report) -> FolderResult:
 def _opened(request: FolderRequest) -> Folder:
     if request.source.is_dir():
         return Folder(request.source)
+    if is_text_model(request.source):
+        return SingleFile(request.source, "model.tflite")
     scratch = Path("files")
     scratch.mkdir()
     return ArchivedFolder(request.source, scratch.absolute(), request.most_bytes)

@@ -48,6 +48,7 @@ class Found(Message):
             "" for another model.
         sources: the files that were read besides the model.
         ignored: the remaining files.
+        notice: a sentence on a part that cannot be used; usually empty.
     """
 
     variant: str
@@ -60,6 +61,7 @@ class Found(Message):
     input_shape: str
     sources: tuple[str, ...]
     ignored: tuple[str, ...]
+    notice: str
 
 
 @dataclass(frozen=True)

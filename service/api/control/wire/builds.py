@@ -62,6 +62,7 @@ class PublishedFolder(Wire):
     input_shape: str = Field(description="The shapes that the model is built for, unless the request has some.")
     sources: list[str] = Field(description="The files that were read besides the model.")
     ignored: list[str] = Field(description="The remaining files.")
+    notice: str = Field(description="A sentence on a part that cannot be used; usually empty.")
 
 
 class Build(Wire):

@@ -327,6 +327,8 @@ def _push_and_follow(
         client.describe(name, version_of(build, name), described.metadata.to_json())
     if described.tokenizer:
         client.put_tokenizer(name, version_of(build, name), described.tokenizer)
+    if notice := (build.get("published") or {}).get("notice"):
+        output.note(notice)
     on_uploaded(build)
     extra = {"published": build.pop("published")} if build.get("published") else {}
     cached = build["state"] in _BUILT

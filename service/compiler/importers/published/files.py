@@ -97,6 +97,23 @@ class Folder:
             )
 
 
+class SingleFile(Folder):
+    """A folder that consists of one model file.
+
+    Args:
+        file: the file, which may have any name.
+        name: the name that the file gets in the folder.
+    """
+
+    def __init__(self, file: Path, name: str) -> None:
+        self.root, self._file, self.names = file.parent, file, [name]
+
+    def path(self, name: str) -> Path:
+        if name not in self.names:
+            raise InvalidInput(f"the file is not called {printable(name)}")
+        return self._file
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """Parses the JSON in a file. Raises `InvalidInput` if it is too deeply nested or not well formed."""
     try:

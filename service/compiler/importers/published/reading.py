@@ -21,10 +21,11 @@ from service.compiler.importers.published.texts import (
     TOKENIZER_CONFIG,
     read_text_processing,
 )
+from service.compiler.importers.published.tflite_texts import is_text_model, read_tflite_texts
 from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer, read_tokenizer
 from service.compiler.importers.published.variants import Variant, choose, files_of, variants_in
-from service.core.errors import MalformedModel, Unsupported
-from service.core.models.metadata import ModelMetadata
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.model import model_name_of
 from service.core.models.task import Task
 from service.core.models.text import Pooling, Side, TextProcessing, TokenInput
@@ -49,6 +50,7 @@ class Published:
         picture_size: the height and width of the pictures that the preprocessing gives, if the folder defines them.
         sources: the files that the tokenizer and the metadata come from.
         ignored: the remaining files.
+        notice: a sentence on a part that cannot be used; usually empty.
     """
 
     variant: Variant
@@ -60,6 +62,7 @@ class Published:
     picture_size: tuple[int, int] | None
     sources: Sequence[str]
     ignored: Sequence[str]
+    notice: str = ""
 
 
 def looks_published(folder: Path) -> bool:
@@ -103,6 +106,8 @@ def read_published(
     chosen = choose(folder, variant, target)
     file = folder.path(chosen.file)
     data, origin = read_tokenizer(folder)
+    if not data and is_text_model(file):
+        return _of_tflite(folder, chosen, file)
     members = check_tokenizer(data, origin) if data else {}
     outputs = _outputs(file)
     is_pooled = any(name == POOLED for name, _ in outputs) or (bool(outputs) and outputs[0][1] == 2)
@@ -146,6 +151,21 @@ def _is_step(name: str) -> bool:
     """Returns true for a file of a step after the model, such as `1_Pooling/config.json`."""
     path = PurePosixPath(name)
     return path.name in (CONFIG, "model.safetensors") and re.fullmatch(r"\d+_[A-Za-z]+", str(path.parent)) is not None
+
+
+def _of_tflite(folder: Folder, chosen: Variant, file: Path) -> Published:
+    """Returns a TFLite model whose own metadata define its processing of text."""
+    data, metadata, notice = b"", NOTHING, ""
+    try:
+        data, metadata = read_tflite_texts(file)
+    except OctetError as error:  # the model itself can be used; if it is damaged, its build reports that
+        notice = f"the tokenizer in the file's metadata cannot be used: {error.message}"
+    variants = variants_in(folder)
+    used = {CONFIG, *(name for each in variants for name in files_of(folder, each.file))}
+    ignored = [name for name in folder.names if name not in used]
+    sources = [chosen.file, *(name for name in folder.names if name == CONFIG)]
+    described = read_configuration(folder).over(metadata)
+    return Published(chosen, variants, file, b"", described, data, None, sources, ignored, notice)
 
 
 def lacks_pooling(published: Published, metadata: ModelMetadata) -> bool:

@@ -5,7 +5,8 @@ Metadata is a separate FlatBuffer in one of the model's buffers. The files to wh
 the model. Neither affects the arithmetic, and LiteRT does not read them. So if the metadata is damaged, the model is
 compiled without the damaged part, and a notice reports this.
 
-Only the NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read.
+Of these, only the NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read here;
+`published.tflite_texts` reads tokenizers.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ def metadata_of(data: bytes, signature: ModelSignature) -> tuple[ModelMetadata, 
             notices.append(f"{what} in the file's metadata cannot be used: {error.message}")
             return otherwise
 
-    tables = usable("labels and preprocessing", lambda: _tables(data), SubgraphMetadata())
+    tables = usable("labels and preprocessing", lambda: tables_of(data), SubgraphMetadata())
     preprocessing = usable("preprocessing", lambda: _preprocessing(signature.inputs, tables.inputs), NOTHING)
     labels = usable("labels", lambda: _labels(data, signature.outputs, tables.outputs), NOTHING)
     return preprocessing.over(labels), tuple(notices)
 
 
-def _tables(data: bytes) -> SubgraphMetadata:
+def tables_of(data: bytes) -> SubgraphMetadata:
+    """Returns the metadata of a verified file; empty if it has none. Raises `MalformedModel`."""
     model = tflite.Model.GetRootAs(data, 0)
     for index in range(model.MetadataLength()):
         entry = model.Metadata(index)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from service.compiler.importers.flatbuffer.kinds import BYTE, Ref, Refs, Schema, Table, Text, Union, Vector
 
-NORMALIZATION_OPTIONS = 1  # a member of the union ProcessUnitOptions
+# Members of the union ProcessUnitOptions.
+NORMALIZATION_OPTIONS, BERT_OPTIONS, REGEX_OPTIONS = 1, 4, 6
 IMAGE_PROPERTIES = 2  # a member of the union ContentProperties
 TENSOR_AXIS_LABELS = 2  # a value of AssociatedFileType
 
@@ -19,8 +20,10 @@ TABLES: Mapping[str, Table] = {
     "SubGraphMetadata": {
         "input_tensor_metadata": (2, Refs("TensorMetadata")),
         "output_tensor_metadata": (3, Refs("TensorMetadata")),
+        "input_process_units": (5, Refs("ProcessUnit")),
     },
     "TensorMetadata": {
+        "name": (0, Text()),
         "content": (3, Ref("Content")),
         "process_units": (4, Refs("ProcessUnit")),
         "associated_files": (6, Refs("AssociatedFile")),
@@ -28,8 +31,20 @@ TABLES: Mapping[str, Table] = {
     "Content": {"content_properties_type": (0, BYTE)},
     "ProcessUnit": {
         "options_type": (0, BYTE),
-        "options": (1, Union("options_type", {NORMALIZATION_OPTIONS: "NormalizationOptions"})),
+        "options": (
+            1,
+            Union(
+                "options_type",
+                {
+                    NORMALIZATION_OPTIONS: "NormalizationOptions",
+                    BERT_OPTIONS: "BertTokenizerOptions",
+                    REGEX_OPTIONS: "RegexTokenizerOptions",
+                },
+            ),
+        ),
     },
+    "BertTokenizerOptions": {"vocab_file": (0, Refs("AssociatedFile"))},
+    "RegexTokenizerOptions": {"delim_regex_pattern": (0, Text()), "vocab_file": (1, Refs("AssociatedFile"))},
     "NormalizationOptions": {"mean": (0, Vector(4)), "std": (1, Vector(4))},
     "AssociatedFile": {"name": (0, Text()), "type": (2, BYTE), "locale": (3, Text())},
 }

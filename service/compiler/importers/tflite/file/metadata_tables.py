@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from service.compiler.importers.flatbuffer.tables import Row, read_root
-from service.compiler.importers.tflite.file.metadata_schema import METADATA, NORMALIZATION_OPTIONS
+from service.compiler.importers.tflite.file.metadata_schema import (
+    BERT_OPTIONS,
+    METADATA,
+    NORMALIZATION_OPTIONS,
+    REGEX_OPTIONS,
+)
 from service.core.errors import MalformedModel
 
 _MOST_BYTES = 1 << 18  # the usual size is hundreds of bytes, because labels are in separate files
@@ -41,12 +46,28 @@ class TensorMetadata:
     """The metadata of one input or output.
 
     Attributes:
+        name: the purpose of the tensor, such as `ids`; empty if none is given.
         content: a member of the union ContentProperties; 0 if there is none.
     """
 
+    name: str
     content: int
     normalizations: tuple[Normalization, ...]
     files: tuple[AssociatedFile, ...]
+
+
+@dataclass(frozen=True)
+class TokenizerOptions:
+    """The tokenizer that converts a text to the inputs.
+
+    Attributes:
+        is_bert: true for WordPiece; otherwise, words are separated by `pattern`.
+        vocabulary: the name of the file with the vocabulary.
+    """
+
+    is_bert: bool
+    vocabulary: str
+    pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +76,7 @@ class SubgraphMetadata:
 
     inputs: tuple[TensorMetadata, ...] = ()
     outputs: tuple[TensorMetadata, ...] = ()
+    tokenizer: TokenizerOptions | None = None
 
 
 def read_tables(data: bytes) -> SubgraphMetadata:
@@ -71,12 +93,26 @@ def read_tables(data: bytes) -> SubgraphMetadata:
     inputs, outputs = (
         tuple(map(_tensor, subgraphs[0].tables(name))) for name in ("input_tensor_metadata", "output_tensor_metadata")
     )
-    return SubgraphMetadata(inputs, outputs)
+    units = [*subgraphs[0].tables("input_process_units")]
+    for tensor in subgraphs[0].tables("input_tensor_metadata"):
+        units += tensor.tables("process_units")
+    return SubgraphMetadata(inputs, outputs, next(filter(None, map(_tokenizer, units)), None))
+
+
+def _tokenizer(unit: Row) -> TokenizerOptions | None:
+    kind = unit.unsigned("options_type")
+    options = unit.table("options") if kind in (BERT_OPTIONS, REGEX_OPTIONS) else None
+    files = options.tables("vocab_file") if options is not None else ()
+    if options is None or not files:
+        return None
+    pattern = options.text("delim_regex_pattern") if kind == REGEX_OPTIONS else ""
+    return TokenizerOptions(kind == BERT_OPTIONS, files[0].text("name"), pattern)
 
 
 def _tensor(reader: Row) -> TensorMetadata:
     content = reader.table("content")
     return TensorMetadata(
+        reader.text("name"),
         content.unsigned("content_properties_type") if content else 0,
         tuple(_normalizations(reader)),
         tuple(
