@@ -11,15 +11,17 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.compiler.importers.archive import Archive
-from service.compiler.importers.tflite.file.metadata_tables import TokenizerOptions
 from service.compiler.importers.zip_names import names_of
 from service.core.errors import InvalidInput, Unsupported
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.task import Activation, Task
 from service.core.models.text import TextProcessing, TokenInput
+
+if TYPE_CHECKING:  # the package of the TFLite importer loads TVM
+    from service.compiler.importers.tflite.file.metadata_tables import TokenizerOptions
 
 _IDENTIFIER = slice(4, 8)
 _ARCHIVE_BYTES = 64 << 20
@@ -57,7 +59,6 @@ def read_tflite_texts(file: Path) -> tuple[bytes, ModelMetadata]:
         InvalidInput: the vocabulary is damaged.
         Unsupported: the tokenizer cannot be converted.
     """
-    # These modules load TVM.
     from service.compiler.importers.tflite.file.metadata import tables_of
     from service.compiler.importers.tflite.file.reader import read_model
     from service.compiler.importers.tflite.signature import signature_of

@@ -86,7 +86,7 @@ def test_curl_can_push_the_same_folder(plane: ControlPlane, server: str, folder:
     """A form with the folder's files gives what `octet push` gives."""
     assert push(str(folder), "--server", server, "--name", "a", "--detach").exit_code == 0
     files = [("files", (name, (folder / name).read_bytes())) for name in Folder(folder).names]
-    answer = httpx.post(f"{server}/api/v1/models", params={"name": "b"}, files=files)
+    answer = httpx.post(f"{server}/api/v1/models", params={"name": "b"}, files=files, timeout=60)
     assert answer.status_code in (200, 202), answer.text
     assert answer.json()["published"]["variants"] == ["model", "int8"]
     a, b = (plane.services.models.version(name, 1) for name in "ab")
