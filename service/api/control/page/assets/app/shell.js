@@ -1,6 +1,7 @@
 // The frame of every view: the navigation, the state of the server, the push dialog and the prompt for a key.
 
 import { ModelsView } from "../models/list.js";
+import { filesOf } from "../parts/folder.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { html } from "./html.js";
 import { KeyDialog } from "./key-dialog.js";
@@ -88,14 +89,14 @@ function useFileDrop(onFiles) {
     const listeners = {
       dragover: (event) => { if (hasFiles(event)) { event.preventDefault(); setOver(true); } },
       dragleave: (event) => { if (event.relatedTarget === null) setOver(false); },
-      drop: (event) => {
+      drop: async (event) => {
         setOver(false);
         if (!hasFiles(event)) return;
         event.preventDefault();
-        const files = [...event.dataTransfer.files];
+        const found = await filesOf(event.dataTransfer);
         const takers = document.querySelector("[data-takes-drops]");
-        const taken = takers && !takers.dispatchEvent(new CustomEvent("filesdropped", { detail: files, cancelable: true }));
-        if (files.length && !taken) action.current(files);
+        const taken = takers && !takers.dispatchEvent(new CustomEvent("filesdropped", { detail: found, cancelable: true }));
+        if (found.length && !taken) action.current(found);
       },
     };
     const end = () => setOver(false);

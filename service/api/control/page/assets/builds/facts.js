@@ -31,7 +31,8 @@ export function isWantedBy({ models }, name, version) {
 
 /** Returns what distinguishes the builds of a version: "x86-64-v3, batch 8". */
 export function described(build) {
-  return [build.target, ...Object.entries(build.options).map(([name, value]) => option(name, value)).filter(Boolean)].join(", ");
+  const options = Object.entries(build.options).map(([name, value]) => option(name, value, build.options));
+  return [build.target, ...options.filter(Boolean)].join(", ");
 }
 
 /** Returns the builds, newest first. */
@@ -39,18 +40,18 @@ export function newestFirst(builds) {
   return [...builds.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
 }
 
-/** Describes an option: "batch 8", "shape 1×128"; the list of all sizes of the model is left out. */
-function option(name, value) {
+/** Describes an option: "batch 8", "shape 1×128", "shape up to 1×256"; the list of all sizes of the model is left out. */
+function option(name, value, { ranges }) {
   if (name === "quantize") return wayOf(value);
-  if (name === "buckets") return "";
-  if (name === "input_shapes") return shapesOf(value);
+  if (name === "buckets" || name === "ranges") return "";
+  if (name === "input_shapes") return shapesOf(value, ranges ? "up to " : "");
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
   return value === true ? name.replaceAll("_", " ") : `${name.replaceAll("_", " ")} ${text}`;
 }
 
 /** "shape 1×128" if all inputs have the same shape, else "x 1×3, y 1×4". */
-function shapesOf(shapes) {
+function shapesOf(shapes, limit) {
   const texts = Object.values(shapes).map((shape) => shape.map((size) => (Array.isArray(size) ? `[${size.join(", ")}]` : size)).join("×"));
-  if (new Set(texts).size === 1) return `shape ${texts[0]}`;
-  return Object.keys(shapes).map((name, place) => `${name} ${texts[place]}`).join(", ");
+  if (new Set(texts).size === 1) return `shape ${limit}${texts[0]}`;
+  return Object.keys(shapes).map((name, place) => `${name} ${limit}${texts[place]}`).join(", ");
 }

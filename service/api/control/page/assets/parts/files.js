@@ -3,11 +3,12 @@
 import { html } from "../app/html.js";
 import { bytes, plural } from "../app/format.js";
 import { useState } from "../vendor/hooks.js";
+import { filesOf } from "./folder.js";
 
 const SENT_AS_IS = ["image/jpeg", "image/png", "image/webp", "image/bmp", "image/gif"];
 
 /**
- * An area on which files can be dropped, and with which they can be chosen.
+ * An area on which files can be dropped, and with which they can be chosen. A dropped folder becomes a zip archive.
  *
  * @param {string} text the text of the area while no file is chosen.
  * @param {File[]} files the chosen files.
@@ -16,11 +17,12 @@ const SENT_AS_IS = ["image/jpeg", "image/png", "image/webp", "image/bmp", "image
 export function DropArea({ id, text, files = [], onFiles, accept = null, multiple = false, required = false }) {
   const [isOver, setOver] = useState(false);
   const over = (event) => { event.preventDefault(); event.stopPropagation(); setOver(true); };
-  const drop = (event) => {
+  const drop = async (event) => {
     event.preventDefault();
     event.stopPropagation();
     setOver(false);
-    if (event.dataTransfer.files.length) onFiles([...event.dataTransfer.files]);
+    const found = await filesOf(event.dataTransfer);
+    if (found.length) onFiles(found);
   };
   const choose = ({ target }) => {
     if (target.files.length) onFiles([...target.files]);

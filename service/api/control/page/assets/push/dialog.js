@@ -8,8 +8,9 @@ import { addBuild, announce, useStore } from "../app/store.js";
 import { Failure } from "../parts/basics.js";
 import { Dialog } from "../parts/dialog.js";
 import { DropArea, FileField, nameOf } from "../parts/files.js";
+import { chosenFolder, packedFolder } from "../parts/folder.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { describe, isDescribed } from "./describe.js";
+import { describe } from "./describe.js";
 import { Options } from "./options.js";
 
 const BODY = { "Content-Type": "application/octet-stream" };
@@ -30,6 +31,11 @@ export function PushDialog({ files, onClose }) {
     setName((known) => known || nameOf(chosen));
   }
 
+  async function chooseFolder({ target }) {
+    if (target.files.length) choose([await packedFolder(chosenFolder([...target.files]))]);
+    target.value = "";
+  }
+
   async function push() {
     setStatus({ text: `Sending ${bytes(file.size)} …`, error: null });
     try {
@@ -37,7 +43,7 @@ export function PushDialog({ files, onClose }) {
       const query = queryOf(fields, name);
       const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: BODY });
       addBuild(build);
-      if (isDescribed(fields, labels, tokenizer)) await describe(build, fields, labels, tokenizer);
+      await describe(build, labels, tokenizer);
       announce(`${build.model} is version ${build.version}.`);
       go(...destination(build));
     } catch (error) {
@@ -48,7 +54,8 @@ export function PushDialog({ files, onClose }) {
   const host = targets.find((target) => target.host);
   return html`<${Dialog} id="push" title="Push a model" wide=${true} onClose=${onClose} onSubmit=${push}>
     <div ref=${form}>
-      <${DropArea} id="model-file" text="Drop a quantized model, or choose one" files=${file ? [file] : []} onFiles=${choose} required=${true} />
+      <${DropArea} id="model-file" text="Drop a quantized model or the folder of a published one, or choose a file" files=${file ? [file] : []} onFiles=${choose} required=${true} />
+      <label class="quiet">Or choose a folder: onnx/, tokenizer.json, config.json, … <input id="model-folder" type="file" webkitdirectory onChange=${chooseFolder} /></label>
       <div class="fields">
         <label>Name
           <input id="model-name" required pattern="[a-z0-9][a-z0-9._\\-]{0,62}" autocomplete="off" autocapitalize="none" value=${name} onInput=${({ target }) => setName(target.value)}
@@ -74,7 +81,7 @@ export function PushDialog({ files, onClose }) {
 /** Returns the options of the upload; empty fields are left out. */
 function queryOf(fields, name) {
   const query = new URLSearchParams({ name });
-  for (const member of ["target", "numerics", "batch", "tune", "input_shape", "fix", "mean", "std", "resize", "layout"]) {
+  for (const member of ["target", "numerics", "batch", "tune", "input_shape", "fix", "mean", "std", "resize", "layout", "variant", "task", "pooling", "normalize", "max_length"]) {
     if (fields.get(member)) query.set(member, fields.get(member));
   }
   if (fields.has("accept_differences")) query.set("accept_differences", "true");

@@ -3,6 +3,8 @@
 import { html } from "../app/html.js";
 import { FileField } from "../parts/files.js";
 
+const POOLINGS = ["mean", "max", "cls", "last", "mean-sqrt", "weighted-mean"];
+
 export function Options({ modes, tokenizer, onTokenizer }) {
   return html`
     <details><summary>Pictures: mean, standard deviation, size</summary>
@@ -19,9 +21,10 @@ export function Options({ modes, tokenizer, onTokenizer }) {
           <option value="">of the file</option><option value="embed">embed texts</option><option value="rerank">rerank texts</option><option value="classify">classify texts</option>
           <option value="classify-tokens">find spans in texts</option><option value="classify-images">classify pictures</option><option value="detect">detect objects</option>
         </select></label>
-        <label>Pooling <select name="pooling"><option value="">none</option><option>mean</option><option>cls</option><option>last</option></select></label>
+        <label>Pooling <select name="pooling"><option value="">as the folder defines</option>${POOLINGS.map((each) => html`<option key=${each}>${each}</option>`)}</select></label>
         <label>Most tokens <input name="max_length" type="number" min="1" inputmode="numeric" /></label>
-        <label class="check"><input name="normalize" type="checkbox" /> Divide each embedding by its norm</label>
+        <label>Divide each embedding by its norm <select name="normalize"><option value="">as the folder defines</option><option value="true">yes</option><option value="false">no</option></select></label>
+        <label>Variant, if a folder has several <input name="variant" placeholder="the best for the target" autocomplete="off" autocapitalize="none" /></label>
       </div>
       <${FileField} id="push-tokenizer" label="Tokenizer: tokenizer.json" accept=".json" file=${tokenizer} onFile=${onTokenizer} />
     </details>

@@ -12,7 +12,7 @@ import { useState } from "../vendor/hooks.js";
 import { Form } from "./form.js";
 import { queryAgain, queryOf } from "./options.js";
 import { Result } from "./result.js";
-import { zipped } from "./zip.js";
+import { zipped } from "../parts/zip.js";
 
 const ARCHIVE = /\.(zip|npz|npy)$/i;
 const LABELS = /\.csv$/i;
