@@ -25,7 +25,7 @@ from service.core.models.metadata import ModelMetadata
 from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.printable import printable
 from service.runtime.protocol import read_input
-from service.runtime.results import Result, real_values, result_of, stored_values
+from service.runtime.results import Result, picture_size, real_values, result_of, stored_values
 from service.runtime.table import inputs_of_row
 
 _MOST_RETRIES = 8
@@ -81,7 +81,9 @@ class Predictor:
             return self.client.predict(self.name, {"text": item.text}, self.version, self.top)
         inputs = self._inputs(item)
         _, outputs = self.client.infer(self.name, list(inputs), list(inputs.values()), self.version)
-        return result_of(real_values(outputs, self.signature.outputs), self.metadata, top=self.top)
+        real = real_values(outputs, self.signature.outputs)
+        size = picture_size(self.signature.inputs, self.metadata)
+        return result_of(real, self.metadata, top=self.top, size=size)
 
     def _inputs(self, item: Item) -> dict[str, Array | bytes]:
         """Returns the inputs of an item by name: pictures as bytes, which the server decodes."""

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from service.api.control.samples import Sample
 from service.core.errors import InvalidInput, NotReady, OctetError, from_json
+from service.core.models.task import Task
 from service.core.settings import Settings
 
 if TYPE_CHECKING:  # httpx and NumPy are imported when they are used: a server of tensors needs neither here
@@ -136,14 +137,24 @@ class TaskPredictor:
     """Sends the samples of one request to a model."""
 
     def __init__(
-        self, predictions: Predictions, path: str, headers: Mapping[str, str] | None = None, top: int | None = None
+        self,
+        predictions: Predictions,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        top: int | None = None,
+        least_score: float = 0.5,
+        computes_spans: bool = False,
     ) -> None:
         """
         Args:
             path: the path of the model, such as `/v2/models/digits`.
             headers: the headers to pass on, such as the caller's key.
-            top: see `result_of`.
+            top, least_score: see `result_of`.
+            computes_spans: false if the results cannot be spans. The description of the model is then not needed before
+                the first text is sent.
         """
+        self._computes_spans = computes_spans
+        self._least_score = least_score
         self._predictions, self._path, self._headers, self._top = predictions, path, headers or {}, top
         self._free = asyncio.Semaphore(_PARALLEL)
 
@@ -168,10 +179,12 @@ class TaskPredictor:
             OctetError: the data plane refused the request, or the sample does not fit the model.
         """
         from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
-        from service.runtime.results import real_values, result_of
+        from service.runtime.results import picture_size, real_values, result_of
+        from service.runtime.results.spans import TokenizedText, parse_offsets
 
         inputs = await self._inputs(sample)
-        body, header_bytes = encode_request(list(inputs), list(inputs.values()), whole_sequence())
+        parameters = whole_sequence() | ({"token_offsets": True} if await self._wants_offsets(sample) else {})
+        body, header_bytes = encode_request(list(inputs), list(inputs.values()), parameters)
         headers = {HEADER_LENGTH: str(header_bytes), "content-type": "application/octet-stream", **self._headers}
         async with self._free:
             response = await self._predictions.send("POST", f"{self._path}/infer", headers, body)
@@ -182,8 +195,20 @@ class TaskPredictor:
         of_text = answer.get("parameters", {})
         tokens = len(sample.tokens) if sample.tokens is not None else of_text.get("tokens")
         real = real_values(outputs, model.signature.outputs)
-        result = result_of(real, model.metadata, top=self._top, tokens=tokens)
+        source = None
+        if sample.text is not None and "token_offsets" in of_text:
+            source = TokenizedText(sample.text, parse_offsets(of_text["token_offsets"]))
+        size = picture_size(model.signature.inputs, model.metadata)
+        result = result_of(
+            real, model.metadata, top=self._top, tokens=tokens, source=source, size=size, least_score=self._least_score
+        )
         return Predicted(result, tokens or 0, bool(of_text.get("truncated")))
+
+    async def _wants_offsets(self, sample: Sample) -> bool:
+        """Returns true if the result consists of spans of the text."""
+        if not self._computes_spans or sample.text is None or sample.pair is not None:
+            return False
+        return (await self.describe()).metadata.task is Task.CLASSIFY_TOKENS
 
     async def describe(self, path: str | None = None) -> Described:
         """Returns the description of the model, or of the one at `path`."""

@@ -6,9 +6,11 @@ The form of a result, as JSON:
     detect                      {"boxes": [{"label": "cat", "score": 0.9, "left": 0.1, "top": …, "right": …, …}, …]}
     embed                       {"embedding": [0.01, …]}
     rerank                      {"score": 0.87}
+    classify-tokens             {"spans": [{"label": "PER", "score": 0.99, "start": 0, "end": 5, "text": "Alice"}, …]}
     none of these               {"outputs": [{"name": "y", "shape": [1, 3], "values": [[…]]}]}, null if not finite
 
-Boxes are in fractions of the width and the height of the model's input. Quantized outputs are converted to real values.
+Boxes are in fractions of the width and the height of the model's input. Spans begin and end at characters (Unicode code
+points) of the text. Quantized outputs are converted to real values.
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from service.core.errors import InvalidInput, Unsupported
+from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
-from service.core.models.metadata import ModelMetadata
+from service.core.models.metadata import Layout, ModelMetadata
 from service.core.models.signature import TensorSpec
-from service.core.models.task import Activation, Task
+from service.core.models.task import Task
 from service.core.models.text import Side, TextProcessing
+from service.runtime.results.boxes import LEAST_SCORE, boxes_of
 from service.runtime.results.pooling import pool
+from service.runtime.results.scoring import activated as activated
+from service.runtime.results.scoring import label_of
+from service.runtime.results.spans import TokenizedText, spans_of
 
-_TOP_CLASSES, _TOP_BOXES = 5, 100
-_LEAST_SCORE = 0.5  # boxes with a lower score are left out
-_BOXES, _CLASSES, _SCORES, _COUNT = range(4)  # the outputs of TFLite's detection operator
+_TOP_CLASSES = 5
 
 Result = dict[str, Any]
-_Boxes = tuple[Array, Array, Array]  # left, top, right and bottom of each box; its class; its score
 
 
 def real_values(outputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> dict[str, Array]:
@@ -82,13 +85,29 @@ def stored_values(values: Any, spec: TensorSpec, batch: int = 1) -> Array:
     return _as(real, spec)
 
 
+def picture_size(specs: Sequence[TensorSpec], metadata: ModelMetadata) -> tuple[int, int] | None:
+    """Returns the height and the width of the picture that is a model's only input; None for other models."""
+    if len(specs) != 1 or len(specs[0].shape) != 4:
+        return None
+    _, second, third, fourth = specs[0].shape
+    is_last = metadata.layout is Layout.NHWC if metadata.layout else fourth in (1, 3, 4)
+    return (second, third) if is_last else (third, fourth)
+
+
 def _as(values: Array, spec: TensorSpec) -> Array:
     converted: Array = values.astype(spec.dtype)
     return converted
 
 
 def result_of(
-    outputs: Mapping[str, Array], metadata: ModelMetadata, *, top: int | None = None, tokens: int | None = None
+    outputs: Mapping[str, Array],
+    metadata: ModelMetadata,
+    *,
+    top: int | None = None,
+    tokens: int | None = None,
+    source: TokenizedText | None = None,
+    size: tuple[int, int] | None = None,
+    least_score: float = LEAST_SCORE,
 ) -> Result:
     """Returns the result of one sample.
 
@@ -96,10 +115,13 @@ def result_of(
         outputs: real values by name, in the model's order. The first dimension of each output is 1, or missing.
         top: the number of classes or boxes to return, the best first; None for 5 classes or 100 boxes.
         tokens: the number of tokens of the text; the others are padding. None without padding.
+        source: the text and its tokens, for the task `classify-tokens`.
+        size: the height and the width of the input, for the task `detect` (`picture_size`).
+        least_score: boxes with a lower score are left out.
 
     Raises:
-        InvalidInput: the outputs do not have the form that the task needs, or a score or an embedding is not finite.
-        Unsupported: the task is not computed here.
+        InvalidInput: the outputs do not have the form that the task needs, the text is missing, or a score or an
+            embedding is not finite.
     """
     first = outputs[metadata.text.output] if metadata.text.output in outputs else next(iter(outputs.values()))
     task = metadata.task
@@ -113,12 +135,14 @@ def result_of(
         case Task.RERANK:
             return {"score": _score(first, metadata)}
         case Task.DETECT:
-            return {"boxes": _boxes(list(outputs.values()), metadata, top)}
+            return {"boxes": boxes_of(outputs, metadata, size, top, least_score)}
         case Task.CLASSIFY_TOKENS:
-            raise Unsupported(
-                "the spans of a text cannot be computed here",
-                hint="POST /v2/models/MODEL/infer returns the scores of each token",
-            )
+            if source is None:
+                raise InvalidInput(
+                    "the spans of a text need the text itself, not tensors",
+                    hint="send text; POST /v2/models/MODEL/infer returns the scores of each token",
+                )
+            return {"spans": spans_of(first, source, metadata)}
         case Task.CLASSIFY | Task.CLASSIFY_IMAGES:
             return {"classes": _classes(first, metadata, top)}
     return {
@@ -154,35 +178,13 @@ def _listed(values: Array) -> Any:
     return listed.tolist()
 
 
-def activated(values: Array, activation: Activation | None) -> Array:
-    """Returns the scores of the last axis, in float64. None returns the values unchanged."""
-    wide = values.astype(np.float64)
-    match activation:
-        case Activation.SOFTMAX:
-            powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
-            shares: Array = powers / powers.sum(axis=-1, keepdims=True)
-            return shares
-        case Activation.SIGMOID:
-            small = np.exp(-np.abs(wide))  # at most 1, so that nothing overflows
-            scores: Array = np.where(wide >= 0, 1, small) / (1 + small)
-            return scores
-        case Activation.TANH:
-            hyperbolic: Array = np.tanh(wide)
-            return hyperbolic
-    return wide
-
-
 def _classes(values: Array, metadata: ModelMetadata, top: int | None) -> list[Result]:
     """Returns the classes with the highest scores; of equal ones, the lower class first."""
     if values.size != values.shape[-1]:
         raise InvalidInput(f"an output of shape {list(values.shape)} does not have one score for each class")
     scores = activated(values.reshape(-1), metadata.activation)
     best = np.argsort(-scores, kind="stable")[: _TOP_CLASSES if top is None else top]
-    return [{"label": _label(int(index), metadata), "score": float(scores[index])} for index in best]
-
-
-def _label(index: int, metadata: ModelMetadata) -> str:
-    return metadata.labels[index] if 0 <= index < len(metadata.labels) else str(index)
+    return [{"label": label_of(int(index), metadata), "score": float(scores[index])} for index in best]
 
 
 def _embedding(values: Array, text: TextProcessing, tokens: int | None) -> Array:
@@ -201,48 +203,3 @@ def _embedding(values: Array, text: TextProcessing, tokens: int | None) -> Array
     if text.normalize:
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
     return vector
-
-
-def _boxes(outputs: Sequence[Array], metadata: ModelMetadata, top: int | None) -> list[Result]:
-    """Returns the boxes with the highest scores.
-
-    Two forms of outputs are known: that of TFLite's detection operator (boxes as top, left, bottom, right; classes;
-    scores; count), and that of DETR (logits of each query, with "no object" as the last class; boxes as center and
-    size).
-    """
-    found = _tflite_boxes(outputs) or _detr_boxes(outputs, metadata)
-    if found is None:
-        shapes = ", ".join(str(list(value.shape)) for value in outputs)
-        raise InvalidInput(
-            f"outputs of shapes {shapes} are not boxes in the form of TFLite's detection operator or of DETR",
-            hint="remove the version's task to get the outputs themselves",
-        )
-    corners, classes, scores = found
-    order = [index for index in np.argsort(-scores, kind="stable") if scores[index] >= _LEAST_SCORE]
-    names = "left", "top", "right", "bottom"
-    return [
-        {
-            "label": _label(int(classes[index]), metadata),
-            "score": float(scores[index]),
-            **{name: float(value) for name, value in zip(names, corners[index], strict=True)},
-        }
-        for index in order[: _TOP_BOXES if top is None else top]
-    ]
-
-
-def _tflite_boxes(outputs: Sequence[Array]) -> _Boxes | None:
-    if len(outputs) != 4 or outputs[_BOXES].shape[-1:] != (4,) or outputs[_COUNT].size != 1:
-        return None
-    count = int(outputs[_COUNT].reshape(-1)[0])
-    corners = outputs[_BOXES].reshape(-1, 4)[:count, [1, 0, 3, 2]]
-    return corners, outputs[_CLASSES].reshape(-1)[:count].astype(int), outputs[_SCORES].reshape(-1)[:count]
-
-
-def _detr_boxes(outputs: Sequence[Array], metadata: ModelMetadata) -> _Boxes | None:
-    if len(outputs) < 2 or outputs[1].shape[-1:] != (4,) or outputs[0].shape[:-1] != outputs[1].shape[:-1]:
-        return None
-    logits = outputs[0].reshape(-1, outputs[0].shape[-1])
-    shares = activated(logits, metadata.activation or Activation.SOFTMAX)[:, :-1]
-    centers, sizes = np.split(outputs[1].reshape(-1, 4).astype(np.float64), 2, axis=-1)
-    corners = np.concatenate([centers - sizes / 2, centers + sizes / 2], axis=-1)
-    return corners, shares.argmax(axis=-1), shares.max(axis=-1)

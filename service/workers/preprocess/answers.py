@@ -53,6 +53,7 @@ class Question(TypedDict, total=False):
         inputs: the inputs for which the tensors are, as in `TokenSpec`, `SoundInput` or `TableInput`.
         batches: for texts and tables: the number of texts or rows that a model without buckets takes in one call.
         pairs: for texts: true if the second half of the texts are the second texts of pairs.
+        offsets: for texts: true if the answer contains the positions of the tokens in the texts.
         pads: for texts: true if the data plane pads tensors, without a change of the result.
         text: for texts: the processing, as `orders.describe` writes it. The open file of its tokenizer comes with the
             question.
@@ -68,6 +69,7 @@ class Question(TypedDict, total=False):
     inputs: list[Members]
     batches: int
     pairs: bool
+    offsets: bool
     pads: bool
     text: Members
     tokenizer_bytes: int
@@ -234,7 +236,11 @@ class Answers:
             if tokenizer is None:
                 is_missing.append(True)
                 return b""
-            flags = {"pads": question["pads"], "is_partial": question["text"].get("is_partial", False)}
+            flags = {
+                "pads": question["pads"],
+                "is_partial": question["text"].get("is_partial", False),
+                "with_offsets": question.get("offsets", False),
+            }
             pieces = cast("Tokenizer", _Pieces(tokenizer, progress))
             result.append(texts.tokenize(pieces, split, processing, inputs, lengths, **flags))
             return texts.bytes_of(result[0].tensors)
@@ -255,7 +261,10 @@ class Answers:
                 self._link.send({"type": "loaded", "question": question["question"]})
             tensors = await self._pictures.run(question["peer"], cost, work)
         shapes = [list(tensor.shape) for tensor in result[0].tensors]
-        return {"shapes": shapes, "tokens": result[0].tokens, "truncated": result[0].truncated}, tensors
+        members = {"shapes": shapes, "tokens": result[0].tokens, "truncated": result[0].truncated}
+        if question.get("offsets", False):
+            members["offsets"] = texts.format_offsets(result[0].offsets)
+        return members, tensors
 
 
 class _Pieces:

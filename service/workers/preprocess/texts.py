@@ -27,6 +27,8 @@ MAX_TEXT_BYTES = 1 << 20  # a tokenizer takes about a second for such a text
 _LENGTH = struct.Struct("<I")
 
 Text = str | tuple[str, str]  # a text, or the two texts of a pair
+Offsets = tuple[int, int]  # the first character of a token in its text, and the one after its last
+NOWHERE: Offsets = (-1, -1)  # of a token that does not come from the text, such as a special token or one of a prompt
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,13 @@ class Tokenized:
     Attributes:
         tokens: the number of tokens of each text, after truncation.
         truncated: the indices of the texts that were too long.
+        offsets: the positions of the tokens of each text, if they were requested.
     """
 
     tensors: Sequence[Array]
     tokens: Sequence[int]
     truncated: Sequence[int]
+    offsets: Sequence[Sequence[Offsets]]
 
 
 def split_texts(data: bytes, are_pairs: bool = False) -> list[Text]:
@@ -110,6 +114,7 @@ def tokenize(
     *,
     pads: bool = False,
     is_partial: bool = False,
+    with_offsets: bool = False,
 ) -> Tokenized:
     """Returns the inputs of a model for `texts`. The smallest length that the longest text fits is used; shorter texts
     are padded.
@@ -120,6 +125,7 @@ def tokenize(
         pads: true if the data plane pads tensors of any length, and the model ignores that padding. The length of the
             longest text is then used.
         is_partial: true if the model's builds for longer texts are missing.
+        with_offsets: true to return the positions of the tokens.
 
     Raises:
         InvalidInput: the tokenizer fails.
@@ -128,7 +134,7 @@ def tokenize(
     most = most_tokens(lengths, processing)
     encodings = _encode(tokenizer, [_prepared(text, processing) for text in texts])
     sequences = [
-        _truncated(encoding, most, processing, isinstance(text, tuple))
+        _truncated(encoding, most, processing, isinstance(text, tuple), with_offsets)
         for encoding, text in zip(encodings, texts, strict=True)
     ]
     longest = max(len(each.ids) for each in sequences)
@@ -143,7 +149,10 @@ def tokenize(
             f"text {truncated[0]} has more than {lengths[-1]} tokens, and no build for longer texts is ready",
             hint="try again later; GET /api/v1/builds shows the builds",
         )
-    return Tokenized(tensors, [len(each.ids) for each in sequences], truncated)
+    offsets: list[Sequence[Offsets]] = []
+    if with_offsets:
+        offsets = [_in_text(text, each.offsets, processing) for text, each in zip(texts, sequences, strict=True)]
+    return Tokenized(tensors, [len(each.ids) for each in sequences], truncated, offsets)
 
 
 def _data_of(processing: TextProcessing, spec: TokenSpec) -> TokenInput:
@@ -197,6 +206,27 @@ def _prepared(text: Text, processing: TextProcessing) -> Text:
     return _cleaned(prompt + text[0], processing), _cleaned(text[1], processing)
 
 
+def _in_text(text: Text, offsets: Sequence[Offsets], processing: TextProcessing) -> Sequence[Offsets]:
+    """Returns the positions in a text, for the positions in the text that `_prepared` returned for it. Positions in the
+    second text of a pair are not converted.
+    """
+    prompt = processing.prompts.get(processing.default_prompt, "")
+    if not isinstance(text, str) or not (prompt or processing.strips or processing.lowercases):
+        return offsets
+    whole = prompt + text
+    removed = len(whole) - len(whole.lstrip()) if processing.strips else 0
+    shift = removed - len(prompt)
+    # for each character that was tokenized, its original character: a lower-case form may be longer
+    forms = (each.lower() if processing.lowercases else each for each in whole[removed:])
+    origins = [index + shift for index, form in enumerate(forms) for _ in form]
+    # a token of both the prompt and the text begins with the text
+    found = [
+        each if each == NOWHERE or each[0] == each[1] else (max(0, origins[each[0]]), origins[each[1] - 1] + 1)
+        for each in offsets
+    ]
+    return [each if each[0] < each[1] else NOWHERE for each in found]
+
+
 def _cleaned(text: str, processing: TextProcessing) -> str:
     if processing.strips:
         text = text.strip()
@@ -218,18 +248,27 @@ class _Sequence:
 
     Attributes:
         types: 0 for the first text of a pair, 1 for the second, as the tokenizer defines it.
+        offsets: the positions of the tokens in the text that was tokenized; `NOWHERE` for special tokens.
     """
 
     ids: Sequence[int]
     types: Sequence[int]
+    offsets: Sequence[Offsets] = ()
     is_truncated: bool = False
 
 
-def _truncated(encoding: Encoding, most: int, processing: TextProcessing, is_pair: bool) -> _Sequence:
+def _truncated(
+    encoding: Encoding, most: int, processing: TextProcessing, is_pair: bool, with_offsets: bool
+) -> _Sequence:
     """Returns the tokens of an encoding, of which at most `most` are left. Special tokens are never removed."""
-    if len(encoding) <= most:
+    if len(encoding) <= most and not with_offsets:
         return _Sequence(encoding.ids, encoding.type_ids)
     owners = encoding.sequence_ids  # the text of each token; None for special tokens
+    offsets: list[Offsets] = []
+    if with_offsets:
+        offsets = [NOWHERE if owner is None else each for owner, each in zip(owners, encoding.offsets, strict=True)]
+    if len(encoding) <= most:
+        return _Sequence(encoding.ids, encoding.type_ids, offsets)
     counts = [owners.count(0), owners.count(1)]
     most_of_texts = max(0, most - (len(owners) - sum(counts)))
     kept = _shares(counts, most_of_texts, processing.truncation if is_pair else None)
@@ -247,7 +286,12 @@ def _truncated(encoding: Encoding, most: int, processing: TextProcessing, is_pai
             positions.append(position)
         seen[owner] += 1
     ids, types = encoding.ids, encoding.type_ids
-    return _Sequence([ids[each] for each in positions], [types[each] for each in positions], True)
+    return _Sequence(
+        [ids[each] for each in positions],
+        [types[each] for each in positions],
+        [offsets[each] for each in positions] if with_offsets else (),
+        is_truncated=True,
+    )
 
 
 def _shares(counts: Sequence[int], most: int, truncation: Truncation | None) -> tuple[int, int]:
@@ -298,6 +342,11 @@ def _values(sequence: _Sequence, what: TokenInput) -> Sequence[int]:
         case TokenInput.TYPES:
             return sequence.types
     return range(len(sequence.ids))
+
+
+def format_offsets(offsets: Sequence[Sequence[Offsets]]) -> str:
+    """Returns the positions of the tokens of some texts as `begin,end,begin,end`, with a semicolon between texts."""
+    return ";".join(",".join(f"{begin},{end}" for begin, end in each) for each in offsets)
 
 
 def bytes_of(tensors: Sequence[Array]) -> bytes:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from service.api.control.predicting import Predictions
-from service.api.control.routes import openai, predict
-from service.core.digest import digest_of
-from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Activation, Task
-from service.core.models.text import TextProcessing
-from tests.support import runners
-from tests.support.data_plane import DataPlane, client_of
+from tests.support.predictions import predictions_of, text_metadata, text_tables
 from tests.support.runners import encoder, reranker
 from tests.support.tables import Tables
-from tests.support.tokenizers import wordpiece
 
 pytestmark = pytest.mark.anyio
 
@@ -29,43 +20,21 @@ SHARED = [0, 2, 3, 1]  # the number of words of each document that are in the qu
 LONG = "the quick brown fox jumps over the quick fox"
 
 
-def metadata(task: Task, activation: Activation | None, labels: tuple[str, ...] = ()) -> ModelMetadata:
-    data = wordpiece().to_str().encode()
-    text = TextProcessing(digest_of(data), len(data))
-    return ModelMetadata(labels, task=task, activation=activation, text=text)
-
-
 @pytest.fixture
 def tables() -> Tables:
-    data = wordpiece().to_str().encode()
-    path = runners.folder() / "tokenizer.json"
-    path.write_bytes(data)
-    tables = Tables()
-    tables.tokenizers[digest_of(data)] = path
+    tables = text_tables()
     for name, described in (
-        ("reranker", metadata(Task.RERANK, Activation.SIGMOID)),
-        ("raw", metadata(Task.RERANK, Activation.NONE)),
-        ("classifier", metadata(Task.CLASSIFY, Activation.SIGMOID, ("relevant",))),
+        ("reranker", text_metadata(Task.RERANK, Activation.SIGMOID)),
+        ("raw", text_metadata(Task.RERANK, Activation.NONE)),
+        ("classifier", text_metadata(Task.CLASSIFY, Activation.SIGMOID, ("relevant",))),
     ):
         tables.model(name, reranker)
         tables.metadata_by_version[name, 1] = described
     tables.model("many", encoder)
-    tables.metadata_by_version["many", 1] = metadata(Task.RERANK, None)
+    tables.metadata_by_version["many", 1] = text_metadata(Task.RERANK, None)
     tables.model("embedder", encoder)
-    tables.metadata_by_version["embedder", 1] = metadata(Task.EMBED, None)
+    tables.metadata_by_version["embedder", 1] = text_metadata(Task.EMBED, None)
     return tables
-
-
-@asynccontextmanager
-async def serving(tables: Tables) -> AsyncIterator[httpx.AsyncClient]:
-    plane = DataPlane(tables)
-    plane.app.include_router(openai.router)
-    plane.app.include_router(predict.router)
-    async with client_of(plane) as client:
-        inner = httpx.AsyncClient(base_url=client.base_url)
-        plane.app.state.predictions = Predictions(plane.services.settings, inner)
-        yield client
-        await inner.aclose()
 
 
 async def rerank(client: httpx.AsyncClient, **members: Any) -> dict[str, Any]:
@@ -77,7 +46,7 @@ async def rerank(client: httpx.AsyncClient, **members: Any) -> dict[str, Any]:
 
 
 async def test_documents_are_ranked_by_their_scores(tables: Tables) -> None:
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         found = await rerank(client)
     order = [2, 1, 3, 0]
     assert [each["index"] for each in found["results"]] == order
@@ -90,7 +59,7 @@ async def test_documents_are_ranked_by_their_scores(tables: Tables) -> None:
 
 
 async def test_documents_may_be_objects_and_come_back(tables: Tables) -> None:
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         documents = [{"text": DOCUMENTS[0]}, DOCUMENTS[2]]
         found = await rerank(client, documents=documents, return_documents=True, top_n=1)
     ((best),) = found["results"]
@@ -98,20 +67,20 @@ async def test_documents_may_be_objects_and_come_back(tables: Tables) -> None:
 
 
 async def test_equal_scores_keep_the_order_of_the_request(tables: Tables) -> None:
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         found = await rerank(client, documents=["fox", "é", "fox", "fox"])
     assert [each["index"] for each in found["results"]] == [0, 2, 3, 1]
 
 
 @pytest.mark.parametrize(("model", "score"), [("raw", 1.0), ("classifier", 1 / (1 + math.exp(-1)))])
 async def test_the_activation_is_that_of_the_version(tables: Tables, model: str, score: float) -> None:
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         found = await rerank(client, model=model, top_n=1)
     assert found["results"][0]["relevance_score"] == pytest.approx(score, rel=1e-12)
 
 
 async def test_a_long_document_is_reported_as_truncated(tables: Tables) -> None:
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         found = await rerank(client, documents=["fox", LONG])
     assert [each.get("truncated") for each in sorted(found["results"], key=lambda each: each["index"])] == [None, True]
 
@@ -131,7 +100,7 @@ async def test_a_long_document_is_reported_as_truncated(tables: Tables) -> None:
 )
 async def test_errors_say_what_is_wrong(tables: Tables, members: dict[str, Any], status: int, detail: str) -> None:
     body = {"model": "reranker", "query": "fox", "documents": ["fox"], **members}
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         response = await client.post("/v1/rerank", json=body)
     assert response.status_code == status, response.text
     assert detail in response.json()["detail"]
@@ -139,7 +108,7 @@ async def test_errors_say_what_is_wrong(tables: Tables, members: dict[str, Any],
 
 async def test_pairs_by_task(tables: Tables) -> None:
     path = "/api/v1/models/raw/predict"
-    async with serving(tables) as client:
+    async with predictions_of(tables) as client:
         one = await client.post(path, json={"text": "the fox", "text_pair": "the fox"})
         several = await client.post(path, json={"text": ["fox", "é"], "text_pair": ["fox", "fox"]})
         table = await client.post(path, content="text,text_pair\nfox,fox\n", headers={"content-type": "text/csv"})

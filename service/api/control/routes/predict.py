@@ -55,6 +55,7 @@ async def predict_by_task(
     predictions: PredictionsOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
     top: Annotated[int | None, Query(ge=1, le=10_000, description="The number of classes or boxes.")] = None,
+    min_score: Annotated[float, Query(ge=0, le=1, description="Leave out boxes with a lower score.")] = 0.5,
 ) -> dict[str, Any]:
     """The body is a picture, or JSON with one member:
 
@@ -63,14 +64,15 @@ async def predict_by_task(
     - `rows`: a list of these; the response then has `results`. CSV with a header is such a list too;
     - `text`: a text, or a list of texts; `text_pair` has the second text of each pair.
 
-    The form of the result depends on the task of the version: `classes`, `boxes`, `embedding`, `score`, or `outputs`
-    without a task. All numbers are in real units.
+    The form of the result depends on the task of the version: `classes`, `boxes`, `spans`, `embedding`, `score`, or
+    `outputs` without a task. All numbers are in real units.
     """
     limit_bytes = services.settings.max_predict_bytes
     body = await _body(request, limit_bytes)
     samples, is_list = samples_of(body, request.headers.get("content-type", ""))
     path = f"/v2/models/{short_name(name)}" + ("" if version is None else f"/versions/{version}")
-    results = await TaskPredictor(predictions, path, passed_headers(request), top).predict_all(samples)
+    model = TaskPredictor(predictions, path, passed_headers(request), top, min_score, computes_spans=True)
+    results = await model.predict_all(samples)
     return {"results": [each.to_json() for each in results]} if is_list else results[0].to_json()
 
 

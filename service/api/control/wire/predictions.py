@@ -16,6 +16,9 @@ class PredictRequest(Wire):
     inputs: dict[str, Any] | None = Field(None, description="Real values for each input, by name.")
     rows: list[Any] | None = Field(None, description="Several inputs, each as in `values` or in `inputs`.")
     text: str | list[str] | None = Field(None, description="A text, or several, for models of text.")
+    text_pair: str | list[str] | None = Field(
+        None, description="Beside `text`: the second text of a pair, such as the document for a query."
+    )
 
 
 class ClassScore(Wire):
@@ -32,6 +35,14 @@ class Box(ClassScore):
     bottom: float
 
 
+class Span(ClassScore):
+    """A part of the text. Positions are characters: Unicode code points."""
+
+    start: int
+    end: int = Field(description="The position after the last character.")
+    text: str
+
+
 class OutputValues(Wire):
     name: str
     shape: list[int]
@@ -43,6 +54,7 @@ class Prediction(Wire):
 
     classes: list[ClassScore] | None = Field(None, description="The best classes, best first.")
     boxes: list[Box] | None = Field(None, description="The objects that were detected, best first.")
+    spans: list[Span] | None = Field(None, description="The spans of the text that have a label, in their order.")
     embedding: list[float] | None = None
     score: float | None = Field(None, description="The score of a reranker.")
     outputs: list[OutputValues] | None = Field(None, description="The outputs of a model without a task.")

@@ -10,6 +10,8 @@ namespace octet::plane {
 
 namespace {
 
+constexpr std::string_view kOffsets = "token_offsets";
+
 void describe(const Output& output, JsonWriter& json) {
   json.member("name").string(*output.name).member("datatype").string(facts(output.datatype).name);
   json.member("shape").begin('[');
@@ -70,6 +72,7 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
   if (!request.reported.empty()) {
     json.member("parameters").begin('{');
     for (const auto& [name, value] : request.reported) json.member(name).integer(value);
+    if (request.wants_offsets) json.member(kOffsets).string(request.token_offsets);
     json.end('}');
   }
   json.member("outputs").begin('[');
@@ -106,10 +109,15 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
   MessageWriter message;
   message.bytes(1, without_tenant(identity.model)).bytes(2, identity.version);
   if (request.id) message.bytes(3, *request.id);
-  for (const auto& [name, value] : request.reported) {
-    constexpr uint64_t kParameters = 4, kWhole = 2;
-    std::string parameter = MessageWriter().varint(kWhole, static_cast<uint64_t>(value)).take();
+  constexpr uint64_t kParameters = 4, kWhole = 2, kString = 3;
+  auto report = [&](std::string_view name, const std::string& parameter) {
     message.bytes(kParameters, MessageWriter().bytes(1, name).bytes(2, parameter).text());
+  };
+  for (const auto& [name, value] : request.reported) {
+    report(name, MessageWriter().varint(kWhole, static_cast<uint64_t>(value)).take());
+  }
+  if (request.wants_offsets && !request.reported.empty()) {
+    report(kOffsets, MessageWriter().bytes(kString, request.token_offsets).take());
   }
   for (size_t index = 0; index < request.outputs.size(); ++index) {
     const WantedOutput& wanted = request.outputs[index];

@@ -249,6 +249,7 @@ void Prediction::set_texts(std::string_view json, std::string_view tensors) {
   request_.samples = signature.is_batched && signature.buckets.empty() ? texts : 1;
   if (request_.inputs[0].is_text) {
     request_.reported = {{"tokens", found.counts.tokens}, {"truncated", found.counts.truncated}};
+    request_.token_offsets = std::move(found.counts.offsets);
   }
   request_.inputs.clear();
   inputs_.clear();

@@ -173,6 +173,7 @@ int64_t Preprocessor::tokenize(int64_t exchange, const Prediction& prediction, c
   bool pads =
       !buckets.empty() && std::all_of(buckets.begin(), buckets.end(), [](const Bucket& each) { return each.pads; });
   json.member("pairs").boolean(prediction.has_pairs());
+  json.member("offsets").boolean(prediction.request().wants_offsets);
   json.member("batches").integer(model.signature.batches).member("pads").boolean(pads).member("inputs").begin('[');
   for (size_t input = 0; input < model.signature.inputs.size(); ++input) write_shapes(json, model.signature, input);
   json.end(']').member("text").raw(model.text_json).end('}');

@@ -260,6 +260,7 @@ Request fit_request(Form form, const Signature& signature) {
   request.outputs = outputs_of(form, signature);
   request.inputs = inputs_of(std::move(form.inputs), signature, request.samples);
   request.terms = terms_of(form.parameters);
+  request.wants_offsets = form.parameters.flag("token_offsets", false);
   request.id = std::move(form.id);
   return request;
 }

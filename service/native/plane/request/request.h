@@ -54,6 +54,7 @@ struct GivenInput {
 // The number of tokens of a request's texts, after truncation, and of texts that were truncated.
 struct TextCounts {
   int64_t tokens = 0, truncated = 0;
+  std::string offsets{};  // if requested: the positions of the tokens, as the preprocessing process wrote them
 };
 
 struct Request {
@@ -64,6 +65,8 @@ struct Request {
   int64_t samples = 1;
   // Numbers that the response reports about the conversion of texts or sounds, by name.
   std::vector<std::pair<std::string_view, int64_t>> reported;
+  bool wants_offsets = false;   // true if the response to texts contains the positions of the tokens
+  std::string token_offsets{};  // these positions, as the preprocessing process wrote them
 };
 
 // Compares the form with the signature. Throws Problem, which names the input or output that does not match.

@@ -110,7 +110,8 @@ TokenTensors read_token_tensors(std::string_view text, std::string_view bytes, c
   };
   read_object(json, {{"shapes", [&] { json.array(read_shape); }},
                      {"tokens", [&] { json.array([&] { tensors.counts.tokens += number(); }); }},
-                     {"truncated", [&] { json.array(count_truncated); }}});
+                     {"truncated", [&] { json.array(count_truncated); }},
+                     {"offsets", [&] { tensors.counts.offsets = json.string(); }}});
   Problem unexpected(ErrorType::kInternal, "the tensors of a text do not fit the model");
   if (tensors.shapes.size() != signature.inputs.size()) throw unexpected;
   for (size_t input = 0; input < tensors.shapes.size(); ++input) {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.errors import InvalidInput, Unsupported
+from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.models.signature import Quantization, TensorSpec
 from service.core.models.task import Activation, Task
@@ -82,7 +82,7 @@ def test_a_reranker_has_one_score() -> None:
 
 
 def test_spans_need_the_text() -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(InvalidInput, match="need the text itself"):
         result_of({"y": TOKENS}, ModelMetadata(task=Task.CLASSIFY_TOKENS))
 
 
@@ -113,7 +113,7 @@ def test_boxes_of_detr_are_converted_to_corners() -> None:
 
 def test_other_outputs_are_not_taken_for_boxes() -> None:
     with pytest.raises(InvalidInput, match="are not boxes"):
-        result_of({"y": np.zeros((1, 84, 10), np.float32)}, ModelMetadata(task=Task.DETECT))
+        result_of({"y": np.zeros((1, 3), np.float32)}, ModelMetadata(task=Task.DETECT))
 
 
 def test_a_large_logit_does_not_overflow() -> None:

@@ -14,10 +14,12 @@ from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
 from service.core.models.text import Side, TextProcessing, TokenInput, Truncation
 from service.workers.preprocess.texts import (
     MAX_TEXT_BYTES,
+    NOWHERE,
     Text,
     Tokenized,
     TokenSpec,
     bytes_of,
+    format_offsets,
     lengths_of,
     split_texts,
     tokenize,
@@ -195,6 +197,27 @@ def test_texts_are_split_by_their_lengths() -> None:
         split_texts(struct.pack("<II", 0, 1) + b"\xff", are_pairs=True)
     with pytest.raises(TooLarge, match="text 0 has 1048577 bytes"):
         split_texts(struct.pack("<I", MAX_TEXT_BYTES + 1) + bytes(MAX_TEXT_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "processing", "words"),
+    [
+        ("the fox", PLAIN, ["the", "fox"]),
+        (" \t the  fox ", TextProcessing(strips=True), ["the", "fox"]),
+        ("the fox", TextProcessing(prompts={"q": "over the "}, default_prompt="q"), ["the", "fox"]),
+        ("the fox", TextProcessing(prompts={"q": " over "}, default_prompt="q", strips=True), ["the", "fox"]),
+        ("x", TextProcessing(prompts={"q": "fo"}, default_prompt="q"), ["x"]),
+        ("\u0130 FOX", TextProcessing(lowercases=True), ["\u0130", "FOX"]),  # lower() makes two characters of the first
+    ],
+)
+def test_positions_are_those_in_the_given_text(text: str, processing: TextProcessing, words: list[str]) -> None:
+    lengths = lengths_of(processing, INPUTS, 1, 1)
+    tokenizer = load_tokenizer(wordpiece().to_str().encode())
+    found = tokenize(tokenizer, [text], processing, INPUTS, lengths, with_offsets=True)
+    (offsets,) = found.offsets
+    assert [text[begin:end] for begin, end in offsets if begin >= 0] == words
+    assert offsets[0] == offsets[-1] == NOWHERE
+    assert format_offsets(found.offsets).split(",")[:2] == ["-1", "-1"]
 
 
 def test_the_tensors_follow_each_other() -> None:
