@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import settings
 
 from tests.support import build_caches
+from tests.support.waiting import GIVE_UP_S
 
 # All runs use the same examples, so that a new failure is caused by a change of the code. `make test-all` draws new
 # examples. Examples have no deadline, because they take longer on a busy machine.
@@ -18,6 +20,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 os.environ.setdefault("OCTET_BUILD_NICE", "0")  # other tests run at the same time, and tests wait for their builds
 
+
+# Unless a test sets a timeout, httpx gives up after five seconds, which a request may take on a busy machine.
+for phase in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, phase, GIVE_UP_S)
 
 _SLOW_TIMEOUT_S = 900
 _CLUSTER = Path(__file__).parent / "cluster"

@@ -14,6 +14,7 @@ from tritonclient import grpc as triton
 from tests.support.data_plane import as_binary, unpacked
 from tests.support.plane_models import LENGTH, bare_plane, batched
 from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import GIVE_UP_S
 
 CLIENTS, REQUESTS = 8, 10
 
@@ -44,7 +45,7 @@ def test_every_client_gets_its_own_output_in_fewer_calls(served: PlaneProcess) -
     samples, calls = counts(served)
 
     def http_client(number: int) -> None:
-        with httpx.Client(base_url=served.url, timeout=30) as client:
+        with httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as client:
             for request in range(REQUESTS):
                 array = values(number, request)
                 np.testing.assert_array_equal(unpacked(over_http(client, array))[1]["out0"], 2 * array)

@@ -16,6 +16,7 @@ from tritonclient.utils import InferenceServerException
 from service.core.models.arrays import Array
 from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.plane_process import PlaneProcess, plane
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.slow  # the test compiles a transformer three times
 SOURCE = Path(__file__).parents[2] / "fixtures" / "lengths" / "bert.dynamic.onnx"
@@ -39,7 +40,7 @@ def random_inputs(length: int) -> dict[str, Array]:
 
 def over_http(served: PlaneProcess, name: str, tensors: dict[str, Array]) -> httpx.Response:
     body, headers = as_binary(tensors, {"parameters": {"binary_data_output": True}})
-    return httpx.post(f"{served.url}/v2/models/{name}/infer", content=body, headers=headers, timeout=30)
+    return httpx.post(f"{served.url}/v2/models/{name}/infer", content=body, headers=headers, timeout=GIVE_UP_S)
 
 
 def over_grpc(served: PlaneProcess, name: str, tensors: dict[str, Array]) -> Array:
@@ -74,7 +75,7 @@ def test_both_protocols_and_json_agree(served: PlaneProcess, length: int) -> Non
     assert binary.shape == (1, length, 16)
     np.testing.assert_array_equal(over_grpc(served, "bert", tensors), binary)
     document = {"inputs": [entry(name, array, data=array.tolist()) for name, array in tensors.items()]}
-    (output,) = httpx.post(f"{served.url}/v2/models/bert/infer", json=document, timeout=30).json()["outputs"]
+    (output,) = httpx.post(f"{served.url}/v2/models/bert/infer", json=document, timeout=GIVE_UP_S).json()["outputs"]
     np.testing.assert_array_equal(np.array(output["data"], np.float32), binary.reshape(-1))
 
 

@@ -16,6 +16,7 @@ from service.api.grpc import inference_pb2 as pb
 from tests.support.plane_models import LENGTH, WIDE, bare_plane, sleeping, wide
 from tests.support.plane_process import PlaneProcess
 from tests.support.relay import relay
+from tests.support.waiting import GIVE_UP_S
 
 SERVICE = "/inference.GRPCInferenceService"
 WANTED = (("accept-encoding", "gzip"),)
@@ -58,7 +59,7 @@ def test_a_call_is_answered_with_the_requested_compression(
             request_serializer=pb.ModelInferRequest.SerializeToString,
             response_deserializer=pb.ModelInferResponse.FromString,
         )
-        answer = call(request_of(SMOOTH + 7), metadata=metadata, timeout=10)
+        answer = call(request_of(SMOOTH + 7), metadata=metadata, timeout=GIVE_UP_S)
     assert doubled(answer) == [14] * WIDE
     assert (len(between.answered) < WIDE) == is_compressed
 
@@ -72,7 +73,7 @@ def test_a_stream_has_compressed_and_uncompressed_messages(served: PlaneProcess)
             response_deserializer=pb.ModelStreamInferResponse.FromString,
         )
         requests = [pb.ModelInferRequest(model_name="other"), *(request_of(SMOOTH + each) for each in range(3))]
-        wrong, *answers = call(iter(requests), metadata=WANTED, timeout=10)
+        wrong, *answers = call(iter(requests), metadata=WANTED, timeout=GIVE_UP_S)
     assert wrong.error_message
     assert [doubled(each.infer_response) for each in answers] == [[2 * each] * WIDE for each in range(3)]
     assert len(between.answered) < WIDE

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, eventually
 
 TOTAL, PIECE = 16 << 20, 1 << 20
 ELSEWHERE = "127.0.0.2"  # another address of this machine, from which a client may connect
@@ -45,7 +45,7 @@ def refusal(connection: socket.socket) -> bytes:
 
 
 def polite() -> httpx.Client:
-    return httpx.Client(transport=httpx.HTTPTransport(local_address=ELSEWHERE), timeout=10)
+    return httpx.Client(transport=httpx.HTTPTransport(local_address=ELSEWHERE), timeout=GIVE_UP_S)
 
 
 def request() -> dict[str, object]:

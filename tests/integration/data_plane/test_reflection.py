@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.support.compiled import PICTURES, expected
 from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import GIVE_UP_S
 
 SERVICE = "inference.GRPCInferenceService"
 Ask = Callable[..., list[ServerReflectionResponse]]
@@ -37,7 +38,7 @@ def ask(channel: grpc.Channel, request: pytest.FixtureRequest) -> Ask:
         request_serializer=ServerReflectionRequest.SerializeToString,
         response_deserializer=ServerReflectionResponse.FromString,
     )
-    return lambda *requests: list(call(iter(requests), timeout=10))
+    return lambda *requests: list(call(iter(requests), timeout=GIVE_UP_S))
 
 
 def test_a_stub_can_be_built_from_reflection_alone(channel: grpc.Channel) -> None:
@@ -52,7 +53,7 @@ def test_a_stub_can_be_built_from_reflection_alone(channel: grpc.Channel) -> Non
         request_serializer=request_type.SerializeToString,
         response_deserializer=answer_type.FromString,
     )
-    answer = infer(request, timeout=10)
+    answer = infer(request, timeout=GIVE_UP_S)
     assert answer.raw_output_contents[0] == expected("digits_uint8.tflite")[0].tobytes()
 
 
@@ -125,5 +126,5 @@ def test_a_message_has_no_extensions(ask: Ask) -> None:
 def test_an_invalid_request_ends_the_stream(channel: grpc.Channel) -> None:
     call = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
     with pytest.raises(grpc.RpcError) as refused:
-        list(call(iter([b"\xff"]), timeout=10))
+        list(call(iter([b"\xff"]), timeout=GIVE_UP_S))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

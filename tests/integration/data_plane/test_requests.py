@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[Pla
 
 @pytest.fixture
 def client(served: PlaneProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.url, timeout=30) as opened:
+    with httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as opened:
         yield opened
 
 

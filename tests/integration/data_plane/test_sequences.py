@@ -15,6 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.support.plane_models import LENGTH, bare_plane, counting
 from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import GIVE_UP_S
 
 MOST, IDLE_S = 8, 4.0
 
@@ -29,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
 
 @pytest.fixture
 def client(served: PlaneProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.url, timeout=30) as opened:
+    with httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as opened:
         yield opened
 
 
@@ -143,7 +144,7 @@ def test_the_number_of_sequences_is_limited_until_some_are_idle(client: httpx.Cl
 def test_requests_of_one_sequence_run_one_after_another(client: httpx.Client, served: PlaneProcess) -> None:
     """However many requests arrive at once, none is lost and none is counted twice."""
     start(client, 3, 0)
-    with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=30) as shared:
+    with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as shared:
         totals = sorted(pool.map(lambda _: total(ask(shared, 1, sequence_id=3)), range(64)))
     assert totals == list(range(1, 65))
     assert end(client, 3) == 64
@@ -151,7 +152,7 @@ def test_requests_of_one_sequence_run_one_after_another(client: httpx.Client, se
 
 def test_requests_that_wait_for_a_sequence_that_ends_get_an_error(client: httpx.Client, served: PlaneProcess) -> None:
     start(client, 4, 1)
-    with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=30) as shared:
+    with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=GIVE_UP_S) as shared:
         answers = list(pool.map(lambda _: ask(shared, 0, sequence_id=4, sequence_end=True), range(32)))
     statuses = [answer.status_code for answer in answers]
     assert statuses.count(200) == 1

@@ -314,7 +314,7 @@ def _connected(served: PlaneProcess) -> socket.socket:
     address = urlsplit(served.url)
     assert address.hostname
     assert address.port
-    return socket.create_connection((address.hostname, address.port), timeout=10)
+    return socket.create_connection((address.hostname, address.port), timeout=GIVE_UP_S)
 
 
 def _talk(served: PlaneProcess, data: bytes, step: int = 1 << 20) -> bytes:

@@ -24,7 +24,7 @@ LARGE = large_png()
 RAW = {"Inference-Header-Content-Length": "0"}
 INFER = "/v2/models/digits/infer"
 TENSOR: dict[str, Any] = {"content": bytes(16 * 16), "headers": {**RAW, "Content-Type": "application/octet-stream"}}
-WATCHDOG_S = 2.5
+WATCHDOG_S = 6.0
 
 
 @pytest.fixture(
