@@ -15,7 +15,7 @@ SPECIAL_TOKENS = "special_tokens_map.json"
 LENGTHS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlnet_config.json")
 
 # Models whose first position is after that of the padding token, so that they have fewer positions than they declare.
-_SHIFTED = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"})
+_SHIFTED = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text")
 
 
 def read_text_processing(folder: Folder, tokenizer: Mapping[str, Any], steps: Steps) -> TextProcessing:
@@ -55,12 +55,12 @@ def _max_length(folder: Folder, settings: Mapping[str, Any], lengths: Mapping[st
     """Returns the smallest of the lengths that the files define, because a longer text does not fit all of them."""
     config = folder.json(CONFIG)
     positions = config.get("max_position_embeddings")
-    if isinstance(positions, int) and config.get("model_type") in _SHIFTED:
+    if type(positions) is int and config.get("model_type") in _SHIFTED:
         padding = config.get("pad_token_id")
         positions -= (padding if isinstance(padding, int) else 1) + 1
     candidates = (lengths.get("max_seq_length"), settings.get("model_max_length"), positions)
     # Tokenizers without a limit have a model_max_length of 1e30.
-    valid = [each for each in candidates if isinstance(each, int) and 1 <= each <= MAX_TOKENS]
+    valid = [each for each in candidates if type(each) is int and 1 <= each <= MAX_TOKENS]
     return min(valid, default=None)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from service.compiler.importers.published.files import Folder, parse_json
 from service.compiler.importers.published.texts import SPECIAL_TOKENS, TOKENIZER_CONFIG
+from service.compiler.importers.published.tokenizer_settings import applied
 from service.compiler.importers.published.unigrams import FILES, build_unigram
 from service.core.errors import InvalidInput, OctetError, Unsupported
 from service.core.models.text import MAX_TOKENIZER_BYTES
@@ -36,8 +37,7 @@ def read_tokenizer(folder: Folder) -> tuple[bytes, str]:
     """
     if TOKENIZER in folder:
         data = folder.read(TOKENIZER, MAX_TOKENIZER_BYTES)
-        check_tokenizer(data, TOKENIZER)
-        return data, TOKENIZER
+        return applied(data, check_tokenizer(data, TOKENIZER), folder), TOKENIZER
     for file in FILES:
         if file in folder:
             return _built(folder, file, partial(build_unigram, file=file)), file
