@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import struct
 from typing import Any
@@ -102,6 +103,24 @@ async def test_a_table(tables: Tables, content: bytes) -> None:
         assert data_of(response) == [1, 2.5]
         form = await client.post("/v2/models/rows/infer", files={"file": ("a.csv", content, "text/csv")})
         assert data_of(form) == [1, 2.5]
+
+
+async def test_damaged_sounds_and_tables_cause_no_server_error(tables: Tables) -> None:
+    choice, seen = random.Random(0), set()
+    async with connect(tables) as client:
+        for _ in range(150):
+            model, content, media_type = choice.choice(
+                [("sound", SOUND, "audio/wav"), ("rows", b'b,a\r\n1,"2.5"\r\n', "text/csv")]
+            )
+            data = bytearray(content)
+            for _ in range(choice.randint(0, 3)):
+                data[choice.randrange(len(data))] = choice.choice([0, 34, 44, 10, 255, choice.randrange(256)])
+            data = data[: choice.choice([len(data), choice.randrange(len(data) + 1)])]
+            headers = {"Content-Type": media_type}
+            response = await client.post(f"/v2/models/{model}/infer", content=bytes(data), headers=headers)
+            assert response.status_code < 500, (response.text, bytes(data))
+            seen.add(response.status_code)
+    assert {200, 400} <= seen
 
 
 async def test_sounds_and_tables_of_a_client_are_limited(tables: Tables) -> None:

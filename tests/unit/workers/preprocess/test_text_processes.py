@@ -17,12 +17,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from service.core.digest import digest_of
 from service.workers.data_plane.frames import Frames, frame
+from tests.support.sounds import wav
 from tests.support.tokenizers import wordpiece
 from tests.support.waiting import GIVE_UP_S
 
@@ -81,6 +83,9 @@ class Process:
             sent = socket.send_fds(self._connection, [data], [file.fileno()])
             self._connection.sendall(data[sent:])
 
+    def send(self, question: dict[str, Any], data: bytes) -> None:
+        self._connection.sendall(frame(question, data))
+
     def children(self) -> list[int]:
         pid = self.process.pid
         return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
@@ -108,6 +113,22 @@ def process(tmp_path: Path) -> Iterator[Process]:
         yield process
     finally:
         process.close()
+
+
+def test_the_locked_process_reads_sounds_and_tables(process: Process) -> None:
+    """The libraries need no file and no system call that the process gave up."""
+    pytest.importorskip("soundfile", reason="soundfile is not installed")
+    sound = wav(np.full(4410, 0.5), 44_100)
+    common = {"type": "question", "peer": "192.0.2.2"}
+    spec = {"name": "x", "datatype": "FP32", "shapes": [[1, 1600]]}
+    asked = {**common, "question": 2, "kind": "sound", "inputs": [spec], "preprocessing": {"sampling_rate": 16_000}}
+    process.send(asked, sound)
+    answer = process.next()
+    assert (answer["shape"], answer["sound_samples"], answer["truncated"]) == ([1, 1600], 1600, 0)
+    spec = {"name": "x", "datatype": "INT8", "shapes": [[1, 2]], "quantization": {"scale": 0.5, "zero_point": 1}}
+    process.send({**common, "question": 3, "kind": "table", "batches": 4, "inputs": [spec]}, b"1,2\n3,4\n")
+    answer = process.next()
+    assert (answer["shapes"], answer["rows"]) == ([[2, 2]], 2)
 
 
 def endless() -> bytes:
@@ -185,7 +206,7 @@ def test_texts_that_are_withdrawn_are_not_tokenized_to_the_end(process: Process)
     question = {"type": "question", "peer": "192.0.2.1", "question": number, "kind": "text", "batches": 64}
     question |= {"pads": False, "inputs": [{"name": "input_ids", "datatype": "INT32", "shapes": [[1, 4]]}]}
     question |= {"text": {"tokenizer": str(digest_of(plain)), "tokenizer_bytes": len(plain)}, "passes": False}
-    process._connection.sendall(frame(question, texts))
+    process.send(question, texts)
     time.sleep(0.5)
     process.withdraw(number)
     began_s = time.monotonic()
