@@ -178,7 +178,7 @@ class PictureQueue:
         """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
 
         If the caller is canceled, the picture is withdrawn. This method then returns when no thread works on the
-        picture any more.
+        picture any more, or raises `Endless` if a limit is exceeded before.
 
         Args:
             client: the address of the client that sent the picture.
@@ -207,9 +207,11 @@ class PictureQueue:
         except asyncio.CancelledError:
             progress.withdraw()
             work.add_done_callback(_retrieve)
-            while not work.done():  # the caller may be canceled a second time
+            while not (work.done() or has_failed.done()):  # the caller may be canceled a second time
                 with suppress(asyncio.CancelledError):
-                    await asyncio.wait([work])
+                    await asyncio.wait([work, has_failed], return_when=asyncio.FIRST_COMPLETED)
+            if has_failed.done():
+                has_failed.result()
             raise
         finally:
             self._end(waiting)

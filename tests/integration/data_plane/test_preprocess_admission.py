@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from service.core.models.task import Task
 from service.core.models.text import TextProcessing
 from tests.support import runners
 from tests.support.data_plane import DataPlane, client_of
+from tests.support.pictures import large_png
 from tests.support.runners import digits, encoder
 from tests.support.tables import Tables
 from tests.support.tokenizers import wordpiece
+from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -45,11 +48,13 @@ class Silent:
 
     def __init__(self) -> None:
         self.received_bytes = 0
+        self.received = b""
 
     async def __call__(self, connection: socket.socket) -> None:
         with connection:
             while data := await asyncio.get_running_loop().sock_recv(connection, 1 << 16):
                 self.received_bytes += len(data)
+                self.received = (self.received + data)[-(1 << 16) :]
 
 
 def texts(count: int, size: int = 1) -> dict[str, Any]:
@@ -86,6 +91,38 @@ async def test_texts_of_a_client_are_limited_by_number_and_bytes(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_pictures_of_all_clients_together_are_limited(tables: Tables) -> None:
+    plane = DataPlane(tables, scheduling={"queue_size": 64})
+    plane.preprocess = Silent()
+    large, admitted = large_png(), 0
+    async with client_of(plane) as client, AsyncExitStack() as stack:
+        tasks = []
+        for index in range(12):
+            each = await stack.enter_async_context(from_address(client, f"127.0.1.{index + 1}"))
+            tasks += [
+                asyncio.create_task(each.post("/v2/models/digits/infer", content=large, headers=RAW)) for _ in range(4)
+            ]
+        try:
+            await asyncio.wait(tasks, timeout=3)
+            admitted = sum(not task.done() for task in tasks)
+            assert all(task.result().status_code == 429 for task in tasks if task.done())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    assert 6 <= admitted <= 8  # pixels: 256 million, of which each picture has 33 million
+
+
+async def test_a_text_is_withdrawn_when_its_deadline_passes(tables: Tables) -> None:
+    plane = DataPlane(tables)
+    silent = plane.preprocess = Silent()
+    async with client_of(plane) as client:
+        headers = {"octet-timeout-ms": "100"}
+        response = await client.post("/v2/models/encoder/infer", json=texts(1), headers=headers)
+        assert (response.status_code, response.json()["code"]) == (504, "deadline_passed")
+        await eventually_async(lambda: b'"type":"withdraw"' in silent.received)
 
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de")

@@ -159,6 +159,15 @@ def test_an_endless_text_fails_alone(process: Process) -> None:
     assert process.process.wait(GIVE_UP_S) == 0
 
 
+def test_an_endless_text_is_reported_after_its_client_has_left(process: Process) -> None:
+    process.ask_text(2, endless(), HARD)
+    time.sleep(0.1)
+    process.withdraw(2)
+    failed = process.next()
+    assert (failed["question"], failed["problem"]["is_endless"]) == (2, True)
+    assert process.next() == {"type": "leaving", "suspects": []}
+
+
 def large_tokenizer(words: int) -> bytes:
     choice = random.Random(0)
     names = ("".join(choice.choices(string.ascii_lowercase, k=6)) + str(index) for index in range(words))
