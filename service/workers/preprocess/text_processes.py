@@ -111,8 +111,10 @@ class _TextProcess:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([waiting])
             # a client that has left may not use the tokenizer for a while, if its text was endless
-            if waiting.exception() is None and waiting.result()[0].get("problem", {}).get("is_endless"):
-                return waiting.result()
+            if waiting.exception() is None:
+                answer: Answer = waiting.result()
+                if answer[0].get("problem", {}).get("is_endless"):
+                    return answer
             raise
         finally:
             del self._waiting[number]

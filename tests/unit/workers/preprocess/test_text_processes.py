@@ -120,7 +120,7 @@ def test_the_locked_process_reads_sounds_and_tables(process: Process) -> None:
     pytest.importorskip("soundfile", reason="soundfile is not installed")
     sound = wav(np.full(4410, 0.5), 44_100)
     common = {"type": "question", "peer": "192.0.2.2"}
-    spec = {"name": "x", "datatype": "FP32", "shapes": [[1, 1600]]}
+    spec: dict[str, Any] = {"name": "x", "datatype": "FP32", "shapes": [[1, 1600]]}
     asked = {**common, "question": 2, "kind": "sound", "inputs": [spec], "preprocessing": {"sampling_rate": 16_000}}
     process.send(asked, sound)
     answer = process.next()
