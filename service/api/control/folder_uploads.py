@@ -15,12 +15,15 @@ from service.compiler.importers.published.tflite_texts import is_text_model
 from service.compiler.messages.published import MODEL_FILE, TOKENIZER_FILE, Found
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.digest import Digest
+from service.core.errors import QueueFull
 from service.core.models.metadata import ModelMetadata
 from service.core.models.text import TextProcessing
 from service.core.target import Target
 
 _CHUNK_BYTES = 1 << 20
 _READERS = threading.Semaphore(2)  # folders that are read at the same time; each takes a process and disk space
+_PLACES = threading.Semaphore(8)  # folders that are read or wait for it; each takes a thread
+_RETRY_AFTER_S = 5
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,20 @@ def unpack(
         pooling, max_length: replace those of the folder; "" and None for the folder's.
 
     Raises:
+        QueueFull: too many folders are being read.
         OctetError: the folder cannot be read.
     """
+    if not _PLACES.acquire(blocking=False):
+        raise QueueFull("too many folders are being read", hint="try again later", retry_after_s=_RETRY_AFTER_S)
+    try:
+        return _unpack(services, folder, variant, target, pooling, max_length)
+    finally:
+        _PLACES.release()
+
+
+def _unpack(
+    services: Services, folder: Path, variant: str, target: Target, pooling: str, max_length: int | None
+) -> Unpacked:
     settings, blobs = services.settings, services.layout.blobs
     settings.scratch_dir.mkdir(parents=True, exist_ok=True)
     with _READERS, scratch_directory(settings.scratch_dir, "folder-") as scratch:

@@ -30,7 +30,7 @@ from service.compiler.importers.published.tflite_texts import is_text_model
 from service.compiler.importers.uploads import upload_of
 from service.core.artifacts.artifact import ARCHIVE_FORMAT
 from service.core.builds.options import parse_open_shapes
-from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
+from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, QueueFull, StorageFull
 from service.core.models.metadata import NOTHING
 from service.core.models.model import model_name_of
 from service.core.printable import printable
@@ -152,7 +152,7 @@ class ModelFiles:
         except (DatabaseBusy, DatabaseLost):
             del self._taken[path]  # the failure was not the file's fault, so the file is tried again
             raise
-        except StorageFull as error:
+        except (StorageFull, QueueFull) as error:
             self._retry(path, error.message)
         except OctetError as error:
             self._report_broken(path, error.message)

@@ -12,7 +12,7 @@ from service.core.models.text import MAX_TOKENIZER_BYTES
 from service.core.settings import Settings
 from service.core.target import Target
 
-_CPU_S, _STALL_S = 120.0, 30.0
+_CPU_S, _STALL_S = 60.0, 30.0
 
 
 def read_folder(

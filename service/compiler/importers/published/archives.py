@@ -14,6 +14,7 @@ from service.compiler.importers.archive import Archive
 from service.compiler.importers.published.files import MAX_DEPTH, MAX_FILES, Folder
 from service.compiler.importers.published.reading import MARKS
 from service.compiler.importers.published.variants import FOLDERS, is_model
+from service.compiler.importers.zip_names import names_of
 from service.core.errors import InvalidInput
 from service.core.printable import printable
 
@@ -72,15 +73,12 @@ class ArchivedFolder(Folder):
 
 
 def is_folder_archive(file: Path) -> bool:
-    """Returns true if a file is a zip archive that contains the folder of a published model."""
+    """Returns true if a file is a zip archive with the folder of a published model. Reads only its directory."""
     with file.open("rb") as opened:
         if opened.read(len(_ZIP_MAGIC)) != _ZIP_MAGIC:
             return False
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = [name for _, name in _relative(archive.namelist())]
-    except (zipfile.BadZipFile, ValueError, OverflowError, EOFError, NotImplementedError, UnicodeError, OSError):
-        return False  # the reader of the format reports it
+        records = names_of(opened) or ()  # a damaged archive is reported by the reader of its format
+    names = [name for _, name in _relative(records)]
     models = [name for name in names if is_model(name)]
     return any(name in MARKS for name in names) or (len(models) > 1 and all(name.endswith(".onnx") for name in models))
 
