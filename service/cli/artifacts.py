@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from service.cli.client import Client
+from service.cli.output import Output
 from service.core.digest import Digest, parse_digest
-from service.core.errors import InvalidInput, NotReady
+from service.core.errors import Forbidden, InvalidInput, NotReady
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
@@ -94,3 +95,17 @@ def _unpack(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> 
     with path.open("wb") as file:
         while chunk := content.read(1 << 20):
             file.write(chunk)
+
+
+def send_score(client: Client, folder: Path, artifact: str | None, output: Output) -> None:
+    """Sends the score in a folder, if it has one and the build has ended. A refused score does not fail the push."""
+    from service.cache import OciLayout
+    from service.core.artifacts.artifact import Report
+
+    document = None if artifact is None else OciLayout.open(folder).attached(Digest(artifact), Report.SCORE)
+    if artifact is None or document is None:
+        return
+    try:
+        client.put_score(artifact, document)
+    except (Forbidden, InvalidInput) as error:
+        output.note(f"the server does not accept the score in {folder}: {error.message}")

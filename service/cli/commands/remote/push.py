@@ -15,6 +15,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.text import Text
 
+from service.cli.artifacts import send_score
 from service.cli.client import Client
 from service.cli.commands.remote.rm import name_and_version
 from service.cli.options import (
@@ -74,8 +75,7 @@ from service.compiler.importers.uploads import upload_of
 from service.core.builds.build import Stage
 from service.core.builds.fixed import parse_fixed
 from service.core.builds.options import parse_open_shapes
-from service.core.digest import Digest
-from service.core.errors import BuildFailed, Different, Forbidden, InvalidInput, OctetError, from_json
+from service.core.errors import BuildFailed, Different, OctetError, from_json
 from service.core.models.model import model_name_of
 from service.core.models.text import TextProcessing, parse_pooling
 from service.core.target import ALL
@@ -183,7 +183,7 @@ def push(
             described = describe_artifact(file, metadata, tokenizer)
             with archive_of(file) as upload:
                 pushed = push_artifact(client, upload, name, output, detach, described, accept)
-            _send_score(client, file, pushed["build"]["artifact"], output)
+            send_score(client, file, pushed["build"]["artifact"], output)
         else:
             described = describe_file(metadata, tokenizer)
             with upload_of(file, member, signature) as upload:
@@ -208,20 +208,6 @@ def push(
             error = _error_of(each["build"]) if each["build"]["state"] == "different" else None
             if isinstance(error, Different):
                 output.refuse(error)
-
-
-def _send_score(client: Client, folder: Path, artifact: str | None, output: Output) -> None:
-    """Sends the score in a folder, if it has one and the build has ended. A refused score does not fail the push."""
-    from service.cache import OciLayout
-    from service.core.artifacts.artifact import Report
-
-    document = None if artifact is None else OciLayout.open(folder).attached(Digest(artifact), Report.SCORE)
-    if artifact is None or document is None:
-        return
-    try:
-        client.put_score(artifact, document)
-    except (Forbidden, InvalidInput) as error:
-        output.note(f"the server does not accept the score in {folder}: {error.message}")
 
 
 def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
