@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.browser import PHONE, visit
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import Served
+from tests.support.sounds import wav
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +38,7 @@ def trying(
         route.fulfill(json=described)
 
     def predict(route: Route) -> None:
-        bodies.append(route.request.post_data or "")
+        bodies.append((route.request.post_data_buffer or b"").decode(errors="replace"))
         route.fulfill(json=answer)
 
     with visit(browser, served.url, **options) as page:
@@ -77,6 +79,15 @@ def test_a_mask_is_drawn_over_the_picture(browser: Browser, digits: Served) -> N
         left, right = row[4 * 1 + 3], row[4 * 6 + 3]  # how opaque two pixels are
         assert left > 0
         assert right == 0  # class 0 is the background
+
+
+def test_a_sound_is_sent_as_wav(browser: Browser, digits: Served) -> None:
+    answer = {"classes": [{"label": "speech", "score": 0.8}]}
+    with trying(browser, digits, answer, {"sampling_rate": 16_000}) as (page, bodies):
+        page.set_input_files("#sound", {"name": "a.wav", "mimeType": "audio/wav", "buffer": wav(np.array([0.0, 0.5]))})
+        expect(page.locator("#answer .classes .name")).to_have_text("speech")
+        expect(page.locator("#code pre")).to_contain_text("audio/wav' --data-binary @a.wav")
+    assert bodies[0].startswith("RIFF")
 
 
 def test_lines_are_compared_by_their_embeddings(browser: Browser, digits: Served) -> None:

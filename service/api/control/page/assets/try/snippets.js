@@ -9,6 +9,7 @@ import { useState } from "../vendor/hooks.js";
 
 const EXAMPLES = {
   picture: { type: "image/jpeg", file: "picture.jpg" },
+  sound: { type: "audio/wav", file: "sound.wav" },
   text: { type: "application/json", body: '{"text": "a text"}' },
   table: { type: "text/csv", file: "rows.csv" },
   json: { type: "application/json", file: "input.json" },

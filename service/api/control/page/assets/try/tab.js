@@ -12,11 +12,12 @@ import { PictureInput } from "./picture-input.js";
 import { predict } from "./predict.js";
 import { Result } from "./result.js";
 import { Snippets } from "./snippets.js";
+import { SoundInput } from "./sound-input.js";
 import { TableInput } from "./table-input.js";
 import { inputsOf, NAMES } from "./tasks.js";
 import { TextInput } from "./text-input.js";
 
-const INPUTS = { picture: PictureInput, text: TextInput, table: TableInput, json: JsonInput };
+const INPUTS = { picture: PictureInput, sound: SoundInput, text: TextInput, table: TableInput, json: JsonInput };
 
 export function TryTab({ name, version, state }) {
   const silence = silenceOf(state, name, version);

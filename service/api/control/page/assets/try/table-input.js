@@ -9,7 +9,7 @@ import { columnsOf } from "./tasks.js";
 export function TableInput({ name, version, about, onSend }) {
   const [input] = about.inputs;
   const columns = columnsOf(input);
-  const [text, setText] = useState(() => exampleOf(columns));
+  const [text, setText] = useState(() => exampleOf(columns, about.parameters?.columns));
   const [file, setFile] = useState(null);
   async function load(chosen) {
     setFile(chosen);
@@ -28,7 +28,8 @@ export function TableInput({ name, version, about, onSend }) {
   </form>`;
 }
 
-function exampleOf(columns) {
-  const header = Array.from({ length: columns }, (_, index) => `x${index}`);
+/** Returns a header, with the names of the model's features if they are known, and a row of zeros. */
+function exampleOf(columns, names) {
+  const header = names?.length === columns ? names : Array.from({ length: columns }, (_, index) => `x${index}`);
   return `${header.join(",")}\n${header.map(() => 0).join(",")}\n`;
 }

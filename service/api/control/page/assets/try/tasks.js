@@ -1,6 +1,6 @@
 // Which types of input a model takes, by its task and its signature.
 
-export const NAMES = { picture: "Picture", text: "Text", table: "Table", json: "JSON" };
+export const NAMES = { picture: "Picture", sound: "Sound", text: "Text", table: "Table", json: "JSON" };
 
 const OF_PICTURES = ["classify-images", "detect"];
 const CHANNELS = [1, 3];
@@ -8,9 +8,10 @@ const MOST_COLUMNS = 64; // the most numbers that people type in a row
 
 /** Returns the types of input in the order of their likelihood. */
 export function inputsOf(about) {
-  const { task = null, text = {} } = about.parameters ?? {};
+  const { task = null, text = {}, sampling_rate: rate } = about.parameters ?? {};
   const kinds = [];
   if (text.tokenizer) kinds.push("text");
+  if (rate) kinds.push("sound");
   if (OF_PICTURES.includes(task) || (about.inputs.length === 1 && isPicture(about.inputs[0]))) kinds.push("picture");
   if (about.inputs.length === 1 && columnsOf(about.inputs[0]) <= MOST_COLUMNS) kinds.push("table");
   return [...kinds, "json"];
