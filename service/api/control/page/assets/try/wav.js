@@ -27,7 +27,7 @@ function mixed(sound) {
   return channels[0].map((_, place) => channels.reduce((sum, channel) => sum + channel[place], 0) / channels.length);
 }
 
-/** Returns a WAV file: https://www.mmsp.ece.mcgill.ca/Documents/AudioFormats/WAVE/WAVE.html, format 1 (PCM). */
+/** Returns a WAV file (RIFF, WAVE) of format 1, which is PCM. */
 function encoded(samples, rate) {
   const size = samples.length * BYTES_PER_SAMPLE;
   const view = new DataView(new ArrayBuffer(HEADER_BYTES + size));
