@@ -121,7 +121,7 @@ def serve_alone(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve compiled models with the data plane alone: no API, no database, no Python."""
+    """Serve compiled models with the data plane alone: no API and no database."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
     flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
     flags |= {"tls_cert": tls_cert, "tls_key": tls_key, "keys_file": keys}
