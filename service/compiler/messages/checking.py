@@ -144,7 +144,7 @@ class Shorter(Message):
     Attributes:
         length: their length.
         signature: the signature of a model of this length.
-        outputs: the file with its outputs for `masked_samples`.
+        outputs: the file with its outputs for the first of `masked_samples`.
     """
 
     length: Count
