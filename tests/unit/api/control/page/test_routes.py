@@ -36,6 +36,16 @@ def test_the_page_names_the_modules_that_it_starts_with(plane: ControlPlane) -> 
     assert not {"page/vendor/uplot.js", "page/vendor/dagre.js"} & set(preloaded)
 
 
+def test_the_page_starts_with_few_bytes(plane: ControlPlane) -> None:
+    """On a line of 400 kbit/s, this many bytes take a second."""
+    preloaded = re.findall(r'href="(page/[^"]+)"', plane.client.get("/").text)
+    sizes = {}
+    for path in ("/", "/page/main.js", *(f"/{asset}" for asset in preloaded)):
+        response = plane.client.get(path, headers={"Accept-Encoding": "gzip"})
+        sizes[path] = int(response.headers["content-length"]) + len(str(response.headers.raw))
+    assert sum(sizes.values()) < 50_000, sizes
+
+
 def test_every_library_has_its_version_and_licence(plane: ControlPlane) -> None:
     libraries = plane.client.get("/page/vendor/versions.json").json()
     licences = plane.client.get("/page/vendor/licences.txt").text
