@@ -28,7 +28,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert {served.ended(each["id"])["state"] for each in builds} == {"succeeded"}
         version = "/api/v1/models/bert/versions/1"
         assert served.client.put(f"{version}/tokenizer", content=wordpiece().to_str().encode()).is_success
-        members = {"task": "embed", "text": {"pooling": "mean", "normalize": True}}
+        text = {"pooling": "mean", "normalize": True, "prompts": {"query": "the "}}
+        members = {"task": "embed", "text": text}
         assert served.client.patch(version, json=members).is_success
         yield served
         assert served.stop() == 0
@@ -79,6 +80,11 @@ def test_a_vector_may_be_base64_and_shorter(server: Served) -> None:
     np.testing.assert_allclose(short, whole[:4] / np.linalg.norm(whole[:4]), atol=1e-6)
 
 
+def test_a_named_prompt_is_put_before_the_text(server: Served) -> None:
+    (expected,) = vectors(embed(server, input="the fox"))
+    np.testing.assert_array_equal(vectors(embed(server, input="fox", prompt_name="query"))[0], expected)
+
+
 def test_models_are_listed(server: Served) -> None:
     (model,) = server.client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"]) == ("bert", "model")
@@ -93,6 +99,8 @@ def test_models_are_listed(server: Served) -> None:
         ({"input": "fox", "model": "absent"}, 404, "there is no model 'absent'"),
         ({"input": "fox", "model": "bert/versions/1"}, 404, "there is no model"),
         ({"input": 7}, 400, "input"),
+        ({"input": "fox", "prompt_name": "other"}, 400, "no prompt 'other'"),
+        ({"input": [1, 2], "prompt_name": "query"}, 400, "token ids cannot have a prompt"),
         ({"input": [[1] * 9]}, 400, "[1, 9]"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from service.api.control.routes.predict import passed_headers
 from service.api.control.samples import Sample, limited
 from service.api.injected import PredictionsOf, ServicesOf
 from service.core.errors import InvalidInput
+from service.core.models.text import TextProcessing
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
@@ -47,6 +49,9 @@ async def embed(asked: wire.EmbeddingRequest, request: Request, predictions: Pre
     """The model's task has to be `embed`. A text that is longer than the model's maximum is truncated."""
     samples = _samples(asked.input)
     model = _model(predictions, asked.model, request)
+    if asked.prompt_name is not None:
+        processing = (await model.describe()).metadata.text
+        samples = [_prompted(each, asked.prompt_name, processing) for each in samples]
     answers = await model.predict_all(samples)
     vectors = [_vector(each.result, asked.model) for each in answers]
     if asked.dimensions is not None:
@@ -108,6 +113,12 @@ def _samples(given: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]
     if not all(each for each in listed if not isinstance(each, str)):
         raise InvalidInput("input contains an empty list of token ids")
     return limited([Sample(text=each) if isinstance(each, str) else Sample(tokens=each) for each in listed])
+
+
+def _prompted(sample: Sample, name: str, processing: TextProcessing) -> Sample:
+    if sample.text is None:
+        raise InvalidInput("token ids cannot have a prompt", hint="send texts, or leave out prompt_name")
+    return replace(sample, text=processing.with_prompt(sample.text, name))
 
 
 def _score(result: dict[str, Any], name: str) -> float:

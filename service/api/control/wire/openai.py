@@ -20,6 +20,11 @@ class EmbeddingRequest(Wire):
         "float", description="`base64` is the vector as little-endian float32."
     )
     dimensions: int | None = Field(None, ge=1, description="Return so many numbers of each vector, the first ones.")
+    prompt_name: str | None = Field(
+        None,
+        max_length=4096,
+        description="The name of the prompt to put before each text, such as `query`; the default one if missing.",
+    )
     user: str | None = Field(None, description="Ignored.")
 
 
