@@ -167,7 +167,7 @@ class TextProcessing:
         """Returns a text after the prompt of this name. The default prompt is added later, so it is left out here.
 
         Raises:
-            InvalidInput: there is no such prompt, or the default prompt would be added to it.
+            InvalidInput: no prompt has this name, or the default prompt would be added as well.
         """
         if name not in self.prompts:
             raise InvalidInput(
