@@ -52,7 +52,14 @@ def test_networks_of_every_layer_equal_mxnet(name: str) -> None:
             np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["conv_gelu", "dense_block", "multiplied", "embedded", "excluded", "upsampled"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dense_block",
+        "embedded",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("conv_gelu", "multiplied", "excluded", "upsampled")),
+    ],
+)
 def test_compiled_networks_equal_the_oracle(name: str, tmp_path: Path) -> None:
     data, inputs, _ = network_of(name)
     imported = import_model(data, shapes={"": inputs[0].shape})

@@ -82,6 +82,7 @@ def test_run_rejects_a_wrong_number_of_inputs(compiled: Path) -> None:
     assert octet_json("run", compiled, picture, picture, status=1)["error"]["code"] == "invalid_input"
 
 
+@pytest.mark.slow  # test_reproducible.py compares artifacts too
 def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
     first = octet_json("verify", compiled)
     again = compile_here(MODEL, compiled)

@@ -83,6 +83,7 @@ def test_a_network_is_quantized_and_measured(model: Path, tmp_path: Path) -> Non
     )  # Octet's float kernels round differently
 
 
+@pytest.mark.slow
 def test_one_constant_image_is_enough_for_a_file(model: Path, tmp_path: Path) -> None:
     """The ranges come from one grey image. Tensors that are zero for it get the scale 1."""
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))

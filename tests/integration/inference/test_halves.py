@@ -22,7 +22,9 @@ pytestmark = pytest.mark.anyio
 NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 
 
-@pytest.mark.parametrize(("dtype", "datatype"), [("float16", "FP16"), ("float64", "FP64")])
+@pytest.mark.parametrize(
+    ("dtype", "datatype"), [("float16", "FP16"), pytest.param("float64", "FP64", marks=pytest.mark.slow)]
+)
 async def test_every_protocol_gives_the_values_of_onnx_runtime(dtype: str, datatype: str, tmp_path: Path) -> None:
     b = OnnxBuilder()
     b.node("Mul", [b.input("x", dtype, [1, 4]), b.constant(np.array([1, 2, 3, 4], dtype))], ["y"])

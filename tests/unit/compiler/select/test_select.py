@@ -100,7 +100,7 @@ def test_a_network_of_kernels_equals_the_oracle(
 
 
 @pytest.mark.skipif(not RUNNING, reason="no x86-64 target runs here")
-@pytest.mark.parametrize("name", ["joined", "bottleneck", "constant"])
+@pytest.mark.parametrize("name", ["joined", "bottleneck", pytest.param("constant", marks=pytest.mark.slow)])
 @NETWORKS
 @given(*HOW, st.sampled_from(RUNNING or [TARGETS[0]]))
 def test_joined_strided_and_constant_networks_equal_the_oracle(
@@ -111,7 +111,9 @@ def test_joined_strided_and_constant_networks_equal_the_oracle(
 
 
 @pytest.mark.skipif(not RUNNING, reason="no x86-64 target runs here")
-@pytest.mark.parametrize("name", ["residual", "branching", "grouped"])
+@pytest.mark.parametrize(
+    "name", ["branching", *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "grouped"))]
+)
 @settings(NETWORKS, max_examples=1)
 @given(st.integers(0, 2**32))
 def test_the_families_run_on_the_portable_instruction_set(
