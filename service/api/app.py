@@ -122,4 +122,4 @@ def create_app(services: Services) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with at_work(app.state.services):
         yield
-    await app.state.predictions.close()
+    app.state.predictions.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 
@@ -13,6 +14,7 @@ from service.core.digest import digest_of
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Activation, Task
 from service.core.models.text import TextProcessing
+from service.core.settings import Settings
 from tests.support import runners
 from tests.support.data_plane import DataPlane, client_of
 from tests.support.tables import Tables
@@ -36,6 +38,11 @@ def text_tables() -> Tables:
     return tables
 
 
+def settings_of(client: httpx.AsyncClient) -> Settings:
+    """Returns settings with the address of the data plane that `client` is connected to."""
+    return Settings(data_dir=Path("/nonexistent"), host=client.base_url.host, port=client.base_url.port or 0)
+
+
 @asynccontextmanager
 async def predictions_of(tables: Tables) -> AsyncIterator[httpx.AsyncClient]:
     """Starts a data plane that forwards predictions by task to their routes, and yields an HTTP client."""
@@ -43,7 +50,7 @@ async def predictions_of(tables: Tables) -> AsyncIterator[httpx.AsyncClient]:
     plane.app.include_router(openai.router)
     plane.app.include_router(predict.router)
     async with client_of(plane) as client:
-        predictions = Predictions(plane.services.settings, httpx.AsyncClient(base_url=client.base_url))
+        predictions = Predictions(settings_of(client))
         plane.app.state.predictions = predictions
         yield client
-        await predictions.close()
+        predictions.close()

@@ -16,20 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from service.api.control.plane_client import PlaneClient, PlaneResponse
 from service.api.control.samples import Sample
 from service.core.errors import InvalidInput, NotReady, OctetError, from_json
 from service.core.models.task import Task
 from service.core.settings import Settings
 
-if TYPE_CHECKING:  # httpx and NumPy are imported when they are used: a server of tensors needs neither here
-    import httpx
-
+if TYPE_CHECKING:  # NumPy is imported when it is used: a server of tensors does not need it here
     from service.core.models.metadata import ModelMetadata
     from service.core.models.signature import ModelSignature, TensorSpec
 
 _PARALLEL = 16  # the number of requests that one request becomes at a time
-_MOST_CONNECTIONS = 64
-_TIMEOUT_S = 600.0  # the data plane ends requests by their own deadlines
 # The interval at which a model's description is read again. The data plane learns of changes at the same interval.
 _REFRESH_S = 0.5
 _MOST_DESCRIBED = 256
@@ -68,34 +65,27 @@ class Predictions:
     stay open. For one event loop.
     """
 
-    def __init__(self, settings: Settings, client: httpx.AsyncClient | None = None) -> None:
-        """
-        Args:
-            client: a client whose base URL is that of the data plane; None to create one when it is needed. This object
-                owns it from now on.
-        """
-        self._settings, self._client = settings, client
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client: PlaneClient | None = None
         self._changed_ns = _changed_ns(settings)
-        self._replaced: list[httpx.AsyncClient] = []
         # by the caller's key and the path of a model: the description, and the time at which it was requested
         self._described: OrderedDict[tuple[str, str], tuple[asyncio.Task[Described], float]] = OrderedDict()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Closes the connections."""
-        for client in filter(None, (*self._replaced, self._client)):
-            await client.aclose()
+        if self._client is not None:
+            self._client.close()
 
-    async def send(self, method: str, path: str, headers: Mapping[str, str], content: bytes = b"") -> httpx.Response:
+    async def send(self, method: str, path: str, headers: Mapping[str, str], content: bytes = b"") -> PlaneResponse:
         """Returns a successful response of the data plane.
 
         Raises:
             OctetError: the data plane refused the request, or did not respond.
         """
-        import httpx
-
         try:
-            response = await self._connected().request(method, path, content=content, headers=dict(headers))
-        except httpx.TransportError as error:
+            response = await self._connected().request(method, path, headers, content)
+        except OSError as error:
             raise NotReady("the data plane did not respond", hint="try again", retry_after_s=1) from error
         if not response.is_success:
             raise _error_of(response)
@@ -123,12 +113,11 @@ class Predictions:
         document = (await self.send("GET", path, headers)).json()
         return Described(signature_of(document), metadata_of(document))
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _connected(self) -> PlaneClient:
         """Returns the client. A new one is created if the server's certificate has changed."""
         changed_ns = _changed_ns(self._settings)
         if self._client is None or self._changed_ns != changed_ns:
-            if self._client is not None:
-                self._replaced.append(self._client)  # requests may still use it
+            self.close()
             self._client, self._changed_ns = _create_client(self._settings), changed_ns
         return self._client
 
@@ -188,7 +177,7 @@ class TaskPredictor:
         headers = {HEADER_LENGTH: str(header_bytes), "content-type": "application/octet-stream", **self._headers}
         async with self._free:
             response = await self._predictions.send("POST", f"{self._path}/infer", headers, body)
-        answer, outputs = decode_response(response.content, int(response.headers[HEADER_LENGTH]))
+        answer, outputs = decode_response(response.content, int(response.headers[HEADER_LENGTH.lower()]))
         model = await self.describe(
             f"/v2/models/{quote(answer['model_name'], safe='')}/versions/{answer['model_version']}"
         )
@@ -266,12 +255,12 @@ def _token_input(spec: TensorSpec, ids: Sequence[int], metadata: ModelMetadata) 
     return tensor
 
 
-def _error_of(response: httpx.Response) -> OctetError:
+def _error_of(response: PlaneResponse) -> OctetError:
     try:
         problem = response.json()
         error = from_json({**problem, "message": problem["detail"]})
     except (ValueError, KeyError, TypeError):
-        return NotReady(f"the data plane responded with status {response.status_code}")
+        return NotReady(f"the data plane responded with status {response.status}")
     if (after := response.headers.get("retry-after", "")).isdecimal():
         error.retry_after_s = float(after)
     return error
@@ -285,21 +274,11 @@ def _own_certificate(settings: Settings) -> ssl.SSLContext:
     return context
 
 
-def _create_client(settings: Settings) -> httpx.AsyncClient:
-    import httpx
-
+def _create_client(settings: Settings) -> PlaneClient:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    address = f"[{host}]" if ":" in host else host
-    scheme = "http" if settings.tls_cert is None else "https"
     # Without TLS, no certificates need to be loaded, which would take 20 ms.
-    verify = False if settings.tls_cert is None else _own_certificate(settings)
-    return httpx.AsyncClient(
-        base_url=f"{scheme}://{address}:{settings.port}",
-        limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
-        verify=verify,
-        timeout=_TIMEOUT_S,
-        trust_env=False,
-    )
+    context = None if settings.tls_cert is None else _own_certificate(settings)
+    return PlaneClient(host, settings.port, context)
 
 
 def _changed_ns(settings: Settings) -> int:

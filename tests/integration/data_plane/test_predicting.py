@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
 
 from service.api.control import predicting
+from service.api.control.plane_client import PlaneResponse
 from service.api.control.predicting import Predicted, Predictions, TaskPredictor
 from service.api.control.samples import Sample
 from service.core.digest import digest_of
@@ -17,9 +18,9 @@ from service.core.errors import InvalidInput, TooLarge
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Task
 from service.core.models.text import TextProcessing
-from service.core.settings import Settings
 from tests.support import runners
 from tests.support.data_plane import connect
+from tests.support.predictions import settings_of
 from tests.support.runners import encoder
 from tests.support.tables import Tables
 from tests.support.tokenizers import wordpiece
@@ -46,7 +47,7 @@ def tables() -> Tables:
 
 
 def predictor(client: httpx.AsyncClient, path: str = PATH) -> TaskPredictor:
-    return TaskPredictor(Predictions(Settings(data_dir=Path("/nonexistent")), client), path)
+    return TaskPredictor(Predictions(settings_of(client)), path)
 
 
 async def test_a_text_gives_the_result_of_the_task(tables: Tables) -> None:
@@ -76,11 +77,14 @@ async def test_metadata_are_requested_once_and_again_after_a_change(
     asked: list[str] = []
     async with connect(tables) as client:
 
-        async def note(request: httpx.Request) -> None:
-            asked.append(f"{request.method} {request.url.path}")
+        class Noting(Predictions):
+            async def send(
+                self, method: str, path: str, headers: Mapping[str, str], content: bytes = b""
+            ) -> PlaneResponse:
+                asked.append(f"{method} {path}")
+                return await super().send(method, path, headers, content)
 
-        client.event_hooks = {"request": [note]}
-        model = predictor(client)
+        model = TaskPredictor(Noting(settings_of(client)), PATH)
         for _ in range(3):
             await model.predict_all([Sample(text="the fox"), Sample(text="fox")])
         assert [each for each in asked if each.startswith("GET")] == [f"GET {PATH}/versions/1"]
