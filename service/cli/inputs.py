@@ -47,12 +47,14 @@ class Item:
     Attributes:
         name: the name to show: a file's path, a line's number, or the beginning of a text.
         file: a picture, a sound, or a tensor in a .npy file.
+        pair: the second text of a pair, whose first is `text`.
         values: real values for the only input, or for each input by name.
     """
 
     name: str
     file: Path | None = None
     text: str | None = None
+    pair: str | None = None
     values: Any = None
     row: Row | None = None
 
@@ -147,7 +149,10 @@ def _json_item(value: Any, name: str) -> Item:
     if isinstance(value, str):
         return Item(name, text=value)
     if isinstance(value, dict) and isinstance(value.get("text"), str):
-        return Item(name, text=value["text"])
+        pair = value.get("text_pair")
+        if pair is not None and not isinstance(pair, str):
+            raise InvalidInput(f"{name}: text_pair is not a string")
+        return Item(name, text=value["text"], pair=pair)
     return Item(name, values=value)
 
 
@@ -159,13 +164,18 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[Item]:
 
 def _row_item(row: Row, name: str) -> Item:
     if row.header is not None and "text" in row.header:
-        index = row.header.index("text")
-        if index >= len(row.cells):
-            raise InvalidInput(f"{name} has no cell in the column text")
-        return Item(name, text=row.cells[index])
+        text = _cell(row, "text", name)
+        return Item(name, text=text, pair=_cell(row, "text_pair", name) if "text_pair" in row.header else None)
     if len(row.cells) == 1 and not is_number(row.cells[0]):
         return Item(name, text=row.cells[0])
     return Item(name, row=row)
+
+
+def _cell(row: Row, column: str, name: str) -> str:
+    index = (row.header or ()).index(column)
+    if index >= len(row.cells):
+        raise InvalidInput(f"{name} has no cell in the column {column}")
+    return row.cells[index]
 
 
 _FORMATS = {Format.LINES: _texts, Format.CSV: _rows, Format.JSONL: _json_lines}

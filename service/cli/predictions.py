@@ -78,7 +78,8 @@ class Predictor:
                     f"{item.name!r} is not a file, and {self.name} does not take text",
                     hint="octet push --tokenizer FILE makes it take text",
                 )
-            return self.client.predict(self.name, {"text": item.text}, self.version, self.top)
+            pair = {} if item.pair is None else {"text_pair": item.pair}
+            return self.client.predict(self.name, {"text": item.text, **pair}, self.version, self.top)
         inputs = self._inputs(item)
         _, outputs = self.client.infer(self.name, list(inputs), list(inputs.values()), self.version)
         real = real_values(outputs, self.signature.outputs)

@@ -77,3 +77,27 @@ def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="not UTF-8"):
         read(str(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("stdin", "format"),
+    [
+        ('{"text": "a", "text_pair": "b"}\n', Format.JSONL),
+        ("text_pair,id,text\nb,1,a\n", Format.CSV),
+    ],
+)
+def test_a_line_may_be_a_pair_of_texts(stdin: str, format: Format) -> None:
+    (item,) = read("-", stdin=stdin, format=format)
+    assert (item.text, item.pair) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("stdin", "format", "error"),
+    [
+        ('{"text": "a", "text_pair": 1}\n', Format.JSONL, "line 1: text_pair is not a string"),
+        ("text,text_pair\na\n", Format.CSV, "no cell in the column text_pair"),
+    ],
+)
+def test_a_malformed_pair_is_an_error(stdin: str, format: Format, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        read("-", stdin=stdin, format=format)

@@ -13,7 +13,7 @@ import typer
 
 from service.cli.answers import Answer, show_answer
 from service.cli.client import Client
-from service.cli.inputs import Format, items_of
+from service.cli.inputs import Format, Item, items_of
 from service.cli.options import (
     JsonOption,
     KeyOption,
@@ -54,6 +54,10 @@ def predict(
         OutputFormat | None,
         typer.Option("--output", help="How to write the results.", show_default="table; a picture's classes as bars"),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="For a reranker: the first text of each pair. The inputs are the second texts."),
+    ] = None,
     parallel: Annotated[
         int, typer.Option("--parallel", min=1, max=256, help="The number of requests at a time, for several inputs.")
     ] = 8,
@@ -78,7 +82,7 @@ def predict(
         described = client.metadata(name, version)
         signature = signature_of(described)
         files = [Path(each) for each in inputs]
-        is_one = format is None and output_format is None and all(map(_has_one_input, files))
+        is_one = format is None and output_format is None and query is None and all(map(_has_one_input, files))
         if is_one and (len(files) == 1 or len(signature.inputs) > 1):
             answer = ask(client, name, [read_input(path) for path in files], version, described)
             show_answer(output, answer, labels, save, raw)
@@ -90,7 +94,10 @@ def predict(
             metadata = replace(metadata, labels=read_labels(labels))
         predictor = Predictor(client, name, version, signature, metadata, top)
         chosen = output_format or (OutputFormat.JSON if as_json else OutputFormat.TABLE)
-        results = predict_all(predictor.predict, items_of(inputs, format, sys.stdin), parallel)
+        items = items_of(inputs, format, sys.stdin)
+        if query is not None:
+            items = (_paired(each, query) for each in items)
+        results = predict_all(predictor.predict, items, parallel)
         if show_results(output, results, chosen):
             raise typer.Exit(FAILURE)
 
@@ -121,6 +128,12 @@ def ask(
     title = f"{header['model_name']} version {header['model_version']}"
     specs = signature_of(described).outputs
     return Answer(title, outputs, specs, took_s, metadata.labels, metadata.activation)
+
+
+def _paired(item: Item, query: str) -> Item:
+    if item.text is None or item.pair is not None:
+        raise InvalidInput(f"{item.name} is not a text, but --query needs texts")
+    return replace(item, text=query, pair=item.text)
 
 
 def _has_one_input(path: Path) -> bool:
