@@ -31,14 +31,16 @@ class PlaneEnd:
         self._frames, self._received = Frames(), deque[tuple[Members, bytes]]()
         self._connection: socket.socket | None = None
 
-    async def accept(self, models: Sequence[int] = (), routes: Sequence[Members] = ()) -> None:
+    async def accept(
+        self, models: Sequence[int] = (), routes: Sequence[Members] = (), protocol: int = PROTOCOL
+    ) -> None:
         """Accepts the connection, and sends the first message with the loaded `models` and the `routes`."""
         connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
         connection.setblocking(False)
         self._connection = connection
         self._frames = Frames()
         self._received.clear()
-        self.send({"type": "hello", "protocol": PROTOCOL, "models": list(models), "routes": list(routes)})
+        self.send({"type": "hello", "protocol": protocol, "models": list(models), "routes": list(routes)})
 
     def send(self, members: Members, data: bytes = b"", descriptors: Sequence[int] = ()) -> None:
         self.send_bytes(frame(members, data), descriptors)

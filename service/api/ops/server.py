@@ -304,10 +304,10 @@ class _Server(uvicorn.Server):
             await self._start()
 
     async def _start(self) -> None:
-        await self._services.plane.reached()
-        # the response shows that the data plane received everything that was sent before
-        await self._services.plane.gather()
         try:
+            await self._services.plane.reached()
+            # the response shows that the data plane received everything that was sent before
+            await self._services.plane.gather()
             await self._app.load()
         except Exception as error:
             self.failure, self.should_exit = error, True

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from service.core.digest import canonical_json
-from service.core.errors import NotReady, OctetError, Restarting, from_json
+from service.core.errors import NotReady, NotStarted, OctetError, Restarting, from_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import PROTOCOL
 from service.workers.data_plane.link import Link
@@ -129,6 +129,8 @@ class DataPlane:
         self.listener: PlaneListener = PlaneListener()
         self._link: Link | None = None
         self._reached, self._gone = asyncio.Event(), asyncio.Event()
+        self._answered = asyncio.Event()  # set when the data plane has said which protocol it uses
+        self._refusal: NotStarted | None = None
         self._standing_orders: dict[str, Order] = {}  # orders that each new data plane receives, by their type
         self._table: Table | None = None
         self._loading: dict[int, asyncio.Future[None]] = {}
@@ -150,8 +152,14 @@ class DataPlane:
             self._lose()
 
     async def reached(self) -> None:
-        """Waits until a data plane is connected and has received the standing orders."""
-        await self._reached.wait()
+        """Waits until a data plane is connected and has received the standing orders.
+
+        Raises:
+            NotStarted: the data plane is from another release.
+        """
+        await self._answered.wait()
+        if self._refusal is not None:
+            raise self._refusal
 
     @property
     def is_reached(self) -> bool:
@@ -301,7 +309,14 @@ class DataPlane:
 
     def _handle_hello(self, hello: Members) -> None:
         if hello["protocol"] != PROTOCOL:
-            raise RuntimeError(f"the data plane uses version {hello['protocol']} of the protocol, not {PROTOCOL}")
+            self._refusal = NotStarted(
+                f"the {self._name} is from another release: it uses version {hello['protocol']} of the protocol, not "
+                f"{PROTOCOL}",
+                hint="install one release completely; in a checkout, build the native code again with make setup",
+            )
+            self._answered.set()
+            return
+        self._refusal = None
         self._present = set(hello["models"])
         self._requested &= self._present
         routes = [orders.Named(**each) for each in hello["routes"]]
@@ -311,6 +326,7 @@ class DataPlane:
         for order in self._standing_orders.values():
             self._send(*order)
         self._reached.set()
+        self._answered.set()
         self._do(self.listener.found(Found(frozenset(self._present), routes, hello.get("pid", 0))))
 
     def _lose(self) -> None:
@@ -320,6 +336,7 @@ class DataPlane:
         self._standing_orders.pop("routes", None)
         was_reached = self.is_reached
         self._reached.clear()
+        self._answered.clear()
         self._present.clear()
         lost = Restarting(f"the {self._name} ended before it answered", hint="try again later")
         for waiting, error in ((self._loading, lost), (self._gathering, lost), (self._leaving, None)):

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.core.errors import NotReady, Restarting
+from service.core.errors import NotReady, NotStarted, Restarting
 from service.workers.data_plane import plane as data_plane
+from service.workers.data_plane.frames import PROTOCOL
 from service.workers.data_plane.messages import Question, Report, Trace
 from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
@@ -264,3 +265,14 @@ async def test_connections_are_passed_on(plane: DataPlane, end: PlaneEnd) -> Non
     assert os.read(descriptor, 1) == b"x"
     for each in (read, write, descriptor):
         os.close(each)
+
+
+async def test_a_data_plane_of_another_release_is_an_error(plane: DataPlane, end: PlaneEnd) -> None:
+    """For example in a checkout whose native code was not built again."""
+    await end.accept(protocol=PROTOCOL - 1)
+    with pytest.raises(NotStarted, match=f"uses version {PROTOCOL - 1} of the protocol, not {PROTOCOL}"):
+        await plane.reached()
+    assert not plane.is_reached
+    end.leave()
+    await end.accept()
+    await plane.reached()
