@@ -255,8 +255,9 @@ void Prediction::set_texts(std::string_view json, std::string_view tensors) {
   inputs_.clear();
   for (size_t index = 0; index < found.shapes.size(); ++index) {
     std::string_view elements = found.elements[index];
-    check_elements(signature.inputs[index], elements.data(), elements.size());
-    inputs_.emplace_back().tensor = copy_tensor(found.shapes[index], elements);
+    Tensor tensor = copy_tensor(found.shapes[index], elements);  // aligned, unlike `elements`
+    check_elements(signature.inputs[index], tensor.data(), tensor.bytes());
+    inputs_.emplace_back().tensor = std::move(tensor);
     request_.inputs.push_back(
         {index, found.shapes[index], false, false, FollowingBytes{elements.size()}, elements.size()});
   }
