@@ -78,6 +78,18 @@ ENVIRONMENTS = (
         ),
         making=True,
     ),
+    # The peers of `benchmarks.serving.text`.
+    Environment("infinity", ("infinity-emb[server,optimum,torch]==0.0.78", "torch==2.13.0", "onnxruntime==1.32.0")),
+    Environment(
+        "fastembed", ("fastembed==0.9.1", "fastapi==0.165.0", "uvicorn[standard]==0.54.0", "onnxruntime==1.32.0")
+    ),
+    Environment(
+        "textfastapi",
+        (
+            *("fastapi==0.165.0", "uvicorn[standard]==0.54.0", "onnxruntime==1.31.1", "tokenizers==0.23.3"),
+            "numpy==2.4.6",
+        ),
+    ),
     # The references for tokens. Release 5 builds the tokenizers of some classes itself, and release 4 none.
     Environment("transformers", ("transformers==5.23.0", "numpy==2.4.6"), making=True),
     Environment("transformers-4", ("transformers==4.57.6", "numpy==2.4.6"), making=True),

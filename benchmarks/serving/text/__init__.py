@@ -1,0 +1,1 @@
+"""Embeddings of texts, beside servers of embeddings."""
