@@ -155,7 +155,7 @@ _INFINITY = (
     "--port",
     "{port}",
 )
-_INFINITY_OPTIONS = ("--device", "cpu", "--no-bettertransformer", "--batch-size", "32")
+_INFINITY_OPTIONS = ("--device", "cpu", "--no-bettertransformer", "--batch-size", "32", "--url-prefix", "/v1")
 _SERVERS: Mapping[str, Start] = {
     _OCTET: _octet,
     # Batches of texts of different lengths are padded, so one text at a time can be faster. Both are measured.
