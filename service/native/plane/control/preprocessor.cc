@@ -99,7 +99,7 @@ void write_shapes(JsonWriter& json, const Signature& signature, size_t input) {
 
 void Preprocessor::require() const {
   if (is_available) return;
-  throw Problem(ErrorType::kUnsupported, "this data plane has no process that decodes pictures", "send a tensor");
+  throw Problem(ErrorType::kUnsupported, "this data plane has no preprocessing process", "send a tensor");
 }
 
 std::vector<int64_t> Preprocessor::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
@@ -222,14 +222,14 @@ void Preprocessor::close() {
   std::erase_if(questions_, [](const auto& each) { return each.second.is_withdrawn; });
   for (auto& [number, question] : questions_) question.waits_since_s = now_s();
   fail([](const Question& each) { return each.attempts >= kMostAttempts; },
-       "the process that decodes pictures ended while it worked on this request");
+       "the preprocessing process ended while it worked on this request");
   if (!questions_.empty()) want();
 }
 
 void Preprocessor::check(double now_s) {
   if (link_.is_open() || questions_.empty()) return;
   fail([now_s](const Question& each) { return now_s - each.waits_since_s > kPatienceS; },
-       "the process that decodes pictures is not running");
+       "the preprocessing process is not running");
   if (!questions_.empty()) want();
 }
 
