@@ -106,20 +106,25 @@ def test_without_a_key_in_the_file_it_does_not_start(digits: Path, tmp_path: Pat
     assert "contains no API key" in done.stderr
 
 
-def test_the_helper_process_ends_with_the_data_plane_however_it_ends(
+def test_the_helper_processes_end_with_the_data_plane_however_it_ends(
     digits: Path, keys: KeyRing, tmp_path: Path
 ) -> None:
+    """One helper reads the keys, and another starts the preprocessing process."""
     keys.create("first", [Scope.PREDICT])
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
     options = ["--json", "--keys", str(tmp_path / "keys.json")]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline()
-        (beside,) = children_of(process.pid)
-        os.kill(beside, signal.SIGTERM)
-        os.kill(beside, signal.SIGINT)
-        process.kill()
-        eventually(lambda: not is_running(beside))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            helpers = children_of(process.pid)
+            for helper in helpers:
+                os.kill(helper, signal.SIGTERM)
+                os.kill(helper, signal.SIGINT)
+        finally:
+            process.kill()
+        assert len(helpers) == 2
+        eventually(lambda: not any(map(is_running, helpers)))
 
 
 # Forks the helper, and prints what it sends. This is a separate process, because pytest has several threads.
