@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from service import __version__
@@ -43,6 +43,7 @@ _EVENTS = {
 async def follow_updates(
     request: Request,
     services: ServicesOf,
+    once: Annotated[bool, Query(description="Ends the stream after the first `change`.")] = False,
     accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
     """A stream of server-sent events. The first, `hello`, describes the server and the scopes of the key. The next,
@@ -69,7 +70,7 @@ async def follow_updates(
     if reads:
         about["cpu"] = services.host.model_name
     snapshots = _snapshots(request, services)
-    events = stream_of(services, lambda: snapshots.take(reads), about)
+    events = stream_of(services, lambda: snapshots.take(reads), about, once=once)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept-encoding"}
     if accepts_gzip(accept_encoding):
         events, headers["content-encoding"] = compressed(events), "gzip"

@@ -22,11 +22,14 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 Take = Callable[[], Awaitable[State]]
 
 
-async def stream_of(services: Services, take: Take, about: dict[str, Any]) -> AsyncIterator[bytes]:
+async def stream_of(
+    services: Services, take: Take, about: dict[str, Any], *, once: bool = False
+) -> AsyncIterator[bytes]:
     """Yields an event `hello` with `about`, an event `change` with the whole state, and then an event `change` about
     once a second, if anything has changed. Its data is `{"at": TIME, PART: {"set": {KEY: ITEM}, "gone": [KEY]}}`.
 
-    Ends when the server stops, or when the state cannot be read; the client then connects again.
+    Ends when the server stops, or when the state cannot be read; the client then connects again. With `once`, it ends
+    after the first `change`.
     """
     yield _event("hello", about)
     before: State = {}
@@ -43,6 +46,8 @@ async def stream_of(services: Services, take: Take, about: dict[str, Any]) -> As
         elif time.monotonic() - spoke_s > _KEEP_ALIVE_S:
             yield b": still here\n\n"
             spoke_s = time.monotonic()
+        if once:
+            return
         next_s = time.monotonic() + EVERY_S
         while not services.stopping.is_set() and time.monotonic() < next_s:
             await asyncio.sleep(_LOOK_S)

@@ -205,7 +205,8 @@ def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> 
         for method in methods.keys() & {"get", "head"}:
             if path.startswith("/v2"):
                 continue  # the data plane answers this path
-            answer = house.acme.ask(method.upper(), path)
+            params = {"once": "true"} if path == "/api/v1/updates" else {}  # otherwise its response does not end
+            answer = house.acme.ask(method.upper(), path, params=params)
             for marker in ("private", house.build, house.artifact, SOURCE, house.beta.id, "beta"):
                 text = answer.text.replace(path, "")  # an error message repeats the path that was requested
                 text = text.replace(values["id"], "") if answer.status_code == 404 else text

@@ -47,7 +47,8 @@ def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | N
     positions = {"{name}": "m", "{model}": "m", "{version}": "1", "{id}": "x", "{digest}": "sha256:" + 64 * "0"}
     for name, value in positions.items():
         path = path.replace(name, value)
-    request = plane.client.build_request(method, path, headers=headers)
+    params = {"once": "true"} if path == "/api/v1/updates" else {}  # otherwise its response does not end
+    request = plane.client.build_request(method, path, headers=headers, params=params)
     if headers is None or "Authorization" not in headers:
         del request.headers["Authorization"]
     return plane.client.send(request)

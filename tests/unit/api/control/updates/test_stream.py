@@ -47,6 +47,12 @@ def test_the_state_is_followed_by_its_changes(plane: ControlPlane) -> None:
     assert second[1]["models"] == {"set": {"b": 2}}
 
 
+def test_a_client_may_ask_for_the_state_only(plane: ControlPlane) -> None:
+    answer = plane.client.get("/api/v1/updates", params={"once": "true"}, headers={"accept-encoding": "identity"})
+    names = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
+    assert names == ["hello", "change"]
+
+
 def test_an_error_ends_the_stream(plane: ControlPlane) -> None:
     *_, problem = events_of(plane, [DatabaseUnreachable("the database is away")], 2)
     assert problem == ("problem", {"detail": "the database is away", "hint": None})
