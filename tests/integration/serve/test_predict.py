@@ -49,7 +49,7 @@ def test_csv_is_a_table(served: Served) -> None:
     ("path", "members", "status", "detail"),
     [
         (URL, {"values": [1]}, 400, "1 values were given"),
-        (URL, {"text": "a"}, 400, "does not take text"),
+        (URL, {"text": "a"}, 400, "the model has no input 'text'"),
         (URL, {"inputs": {"x": [1]}}, 400, "the inputs are 'x'"),
         ("/api/v1/models/absent/predict", {"values": [1]}, 404, "there is no model 'absent'"),
     ],

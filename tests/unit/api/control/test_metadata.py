@@ -20,6 +20,10 @@ NOTHING: dict[str, Any] = {
     "task": None,
     "activation": None,
     "text": None,
+    "channels": None,
+    "columns": [],
+    "sampling_rate": None,
+    "standardize": None,
 }
 LABELS = [str(digit) for digit in range(10)]
 
