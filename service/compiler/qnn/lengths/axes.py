@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from service.compiler.qnn import graph
+from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import value_of
 from service.core.models.arrays import Array
 
@@ -47,6 +47,31 @@ class LengthAxes:
         if not isinstance(getattr(expr, "ty", None), relax.TensorType):
             return ()
         return tuple(axis for axis, extent in enumerate(graph.shape_of(expr)) if extent == self.length)
+
+
+def plain_axes(call: relax.Call) -> set[int]:
+    """Returns the axes that a reduction of Relax reduces."""
+    return {int(axis) % _rank(call) for axis in call.attrs.axis}
+
+
+def own_axes(call: relax.Call) -> set[int]:
+    """Returns the axes that a reduction of the QNN dialect reduces."""
+    return {int(axis) % _rank(call) for axis in call.attrs["axes"]}
+
+
+def last_axis(call: relax.Call) -> set[int]:
+    """Returns the last axis of the first operand."""
+    return {_rank(call) - 1}
+
+
+def joined_axis(call: relax.Call) -> int:
+    """Returns the axis along which a concatenation joins its parts."""
+    axis = call.attrs["axis"] if ops.name_of(call) is not None else call.attrs.axis
+    return int(axis) % len(graph.shape_of(call))
+
+
+def _rank(call: relax.Call) -> int:
+    return len(graph.shape_of(call.args[0]))
 
 
 def length_axes(module: tvm.IRModule, shorter: tvm.IRModule) -> LengthAxes:

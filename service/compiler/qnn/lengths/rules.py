@@ -16,7 +16,15 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.batch.rules import ONE_BY_ONE
-from service.compiler.qnn.lengths.axes import Axes, LengthAxes, Unbound
+from service.compiler.qnn.lengths.axes import (
+    Axes,
+    LengthAxes,
+    Unbound,
+    joined_axis,
+    last_axis,
+    own_axes,
+    plain_axes,
+)
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.real import LANES, SEQUENTIAL
@@ -112,7 +120,7 @@ def _extreme(identity: Callable[[str], float], operator: Callable[..., relax.Exp
 
     def rule(site: Site) -> relax.Expr:
         rank = site.rank(0)
-        reduced = {int(axis) % rank for axis in site.call.attrs.axis}
+        reduced = plain_axes(site.call)
         along = sorted(reduced & set(site.axes(0)))
         if not along:
             return site.unchanged()
@@ -173,11 +181,11 @@ def _softmax(site: Site) -> relax.Expr:
 
 
 def _own_axes(site: Site) -> set[int]:
-    return {int(axis) % site.rank(0) for axis in site.call.attrs["axes"]}
+    return own_axes(site.call)
 
 
 def _plain_axes(site: Site) -> set[int]:
-    return {int(axis) % site.rank(0) for axis in site.call.attrs.axis}
+    return plain_axes(site.call)
 
 
 def _one_axis(site: Site) -> set[int]:
@@ -185,7 +193,7 @@ def _one_axis(site: Site) -> set[int]:
 
 
 def _last(site: Site) -> set[int]:
-    return {site.rank(0) - 1}
+    return last_axis(site.call)
 
 
 # -- products
@@ -265,9 +273,7 @@ def _slice(site: Site) -> relax.Expr:
 
 
 def _concatenate(site: Site) -> relax.Expr:
-    own = ops.name_of(site.call) is not None
-    rank = len(graph.shape_of(site.call))
-    axis = int(site.call.attrs["axis"] if own else site.call.attrs.axis) % rank
+    axis = joined_axis(site.call)
     if any(axis in site.lengths.of(part) for part in site.call.args[0].fields if isinstance(part, relax.Var)):
         raise site.refuse()
     return site.unchanged()

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relax
 
-from service.compiler.qnn import graph, ops
+from service.compiler.qnn import graph
 from service.compiler.qnn.batch.rules import ONE_BY_ONE
-from service.compiler.qnn.lengths.axes import Axes
+from service.compiler.qnn.lengths.axes import Axes, joined_axis, last_axis, own_axes, plain_axes
 from service.compiler.qnn.operation import value_of
 
 FREE, UNREAD, READ = range(3)
@@ -144,10 +144,10 @@ def _convolution(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> St
     return [*found, FREE] if states[-1] == FREE else [READ] * len(shape)
 
 
-def _reduction(reduced_of: Callable[[relax.Call, int], set[int]], keepdims_of: Callable[[relax.Call], bool]) -> Rule:
+def _reduction(reduced_of: Callable[[relax.Call], set[int]], keepdims_of: Callable[[relax.Call], bool]) -> Rule:
     def rule(axes: UnreadAxes, call: relax.Call, _shape: Sequence[int]) -> States:
         states = axes.states(call.args[0])
-        reduced = reduced_of(call, len(states))
+        reduced = reduced_of(call)
         if keepdims_of(call):
             return [FREE if axis in reduced else state for axis, state in enumerate(states)]
         return [state for axis, state in enumerate(states) if axis not in reduced]
@@ -187,30 +187,17 @@ def _broadcast(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> Stat
 
 
 def _concatenate(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> States:
-    own = ops.name_of(call) is not None
-    along = int(call.attrs["axis"] if own else call.attrs.axis) % len(shape)
+    along = joined_axis(call)
     states = _aligned(axes, list(call.args[0].fields), shape)
     return [READ if axis == along and state else state for axis, state in enumerate(states)]
-
-
-def _own_axes(call: relax.Call, rank: int) -> set[int]:
-    return {int(axis) % rank for axis in call.attrs["axes"]}
-
-
-def _plain_axes(call: relax.Call, rank: int) -> set[int]:
-    return {int(axis) % rank for axis in call.attrs.axis}
-
-
-def _last_axis(_call: relax.Call, rank: int) -> set[int]:
-    return {rank - 1}
 
 
 def _size(var: relax.Var) -> int:
     return math.prod(graph.shape_of(var))
 
 
-_PLAIN = _reduction(_plain_axes, lambda call: bool(call.attrs.keepdims))
-_OF_ROWS = _reduction(_last_axis, lambda _call: True)
+_PLAIN = _reduction(plain_axes, lambda call: bool(call.attrs.keepdims))
+_OF_ROWS = _reduction(last_axis, lambda _call: True)
 
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys((name.removeprefix("relax.") for name in ONE_BY_ONE), _elementwise),
@@ -232,7 +219,7 @@ _RULES: Mapping[str, Rule] = {
     "qnn.real_matmul": _matmul,
     "qnn.real_mean": _OF_ROWS,
     "qnn.real_squares": _OF_ROWS,
-    "qnn.real_sum": _reduction(_own_axes, lambda _call: True),
+    "qnn.real_sum": _reduction(own_axes, lambda _call: True),
     "qnn.running_sum": _elementwise,  # of a position and those before it
     "qnn.softmax": _same,
     "reshape": _reshape,
