@@ -6,7 +6,7 @@ An absent option has its default, so that a new option does not change the keys 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from service.core.builds.fixed import fixed_of, with_fixed
@@ -77,7 +77,7 @@ def with_sizes(batches: Sequence[int], shapes: OpenShapes, *, binds: bool = True
         InvalidInput: both batch sizes and several sizes are requested, or `shapes` is refused by `expanded`.
     """
     ranges = {name: axes for name, shape in shapes.items() if (axes := _ranges(shape))}
-    buckets = expanded(shapes if binds else _without_ranges(shapes))
+    buckets = expanded(shapes if binds else _replace_ranges(shapes, ladder))
     if ranges and tuple(batches) == (1,) and binds:
         if len(buckets) != 1 or len({buckets[0][name][axis] for name, axes in ranges.items() for axis in axes}) != 1:
             raise InvalidInput("the sizes that vary are not the same", hint="write the same range for all of them")
@@ -91,17 +91,18 @@ def with_sizes(batches: Sequence[int], shapes: OpenShapes, *, binds: bool = True
 
 def _ranges(shape: Sequence[int | Sequence[int]]) -> list[int]:
     """Returns the axes of a shape that have a range of sizes."""
-    return [axis for axis, size in enumerate(shape) if not isinstance(size, int) and _is_range(size)]
+    return [axis for axis, size in enumerate(shape) if _limit_of(size)]
 
 
-def _is_range(sizes: Sequence[int]) -> bool:
-    return len(sizes) == 2 and sizes[0] == 0
+def _limit_of(size: int | Sequence[int]) -> int:
+    """Returns the largest size of a range; 0 for one size or a list of sizes."""
+    return size[1] if not isinstance(size, int) and len(size) == 2 and size[0] == 0 else 0
 
 
-def _without_ranges(shapes: OpenShapes) -> OpenShapes:
-    """Returns `shapes` with the buckets of `ladder` in place of ranges."""
+def _replace_ranges(shapes: OpenShapes, sizes_of: Callable[[int], int | Sequence[int]]) -> OpenShapes:
+    """Returns `shapes` with the result of `sizes_of` in place of each range. Its argument is the largest size."""
     return {
-        name: [ladder(size[1]) if not isinstance(size, int) and _is_range(size) else size for size in shape]
+        name: [sizes_of(limit) if (limit := _limit_of(size)) else size for size in shape]
         for name, shape in shapes.items()
     }
 
@@ -115,10 +116,7 @@ def expanded(shapes: OpenShapes) -> list[Shapes]:
     Raises:
         InvalidInput: the lists differ in length, are too long, or are not ascending.
     """
-    shapes = {
-        name: [size[1] if not isinstance(size, int) and _is_range(size) else size for size in shape]
-        for name, shape in shapes.items()
-    }
+    shapes = _replace_ranges(shapes, lambda limit: limit)
     lists = [size for shape in shapes.values() for size in shape if not isinstance(size, int)]
     count = len(lists[0]) if lists else 1
     if any(len(each) != count for each in lists):
