@@ -43,6 +43,22 @@ export function FileField({ id, label, accept, onFile, file = null }) {
   return html`<label class="quiet">${label} <input id=${id} type="file" accept=${accept} onChange=${choose} />${file && html`<span> ${file.name}</span>`}</label>`;
 }
 
+/**
+ * The state of a text that can be typed or read from a file.
+ *
+ * @param {function(): string} initial returns the text at first.
+ * @returns {{text: string, setText: function(string), file: ?File, load: function(File)}}
+ */
+export function useTextFile(initial) {
+  const [text, setText] = useState(initial);
+  const [file, setFile] = useState(null);
+  async function load(chosen) {
+    setFile(chosen);
+    setText(await chosen.text());
+  }
+  return { text, setText, file, load };
+}
+
 /** "cat.jpg, 12 kB", or "7 files, 1.2 MB". */
 export function named(files) {
   const size = files.reduce((sum, file) => sum + file.size, 0);

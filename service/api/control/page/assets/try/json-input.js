@@ -1,19 +1,13 @@
 // JSON as the input: the real values of each input, by name, or any other form that the API takes.
 
 import { html } from "../app/html.js";
-import { FileField } from "../parts/files.js";
-import { useState } from "../vendor/hooks.js";
+import { FileField, useTextFile } from "../parts/files.js";
 import { request } from "./predict.js";
 
 const MOST_SHOWN = 256; // larger inputs have no example with all of their numbers
 
 export function JsonInput({ name, version, about, onSend }) {
-  const [text, setText] = useState(() => exampleOf(about));
-  const [file, setFile] = useState(null);
-  async function load(chosen) {
-    setFile(chosen);
-    setText(await chosen.text());
-  }
+  const { text, setText, file, load } = useTextFile(() => exampleOf(about));
   function send(event) {
     event.preventDefault();
     onSend({ request: request(name, version, { body: text, type: "application/json", file: file?.name ?? null }) });

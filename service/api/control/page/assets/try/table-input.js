@@ -1,20 +1,14 @@
 // A table as the input: CSV with a header, one row of real numbers for each sample.
 
 import { html } from "../app/html.js";
-import { FileField } from "../parts/files.js";
-import { useState } from "../vendor/hooks.js";
+import { FileField, useTextFile } from "../parts/files.js";
 import { request } from "./predict.js";
 import { columnsOf } from "./tasks.js";
 
 export function TableInput({ name, version, about, onSend }) {
   const [input] = about.inputs;
   const columns = columnsOf(input);
-  const [text, setText] = useState(() => exampleOf(columns, about.parameters?.columns));
-  const [file, setFile] = useState(null);
-  async function load(chosen) {
-    setFile(chosen);
-    setText(await chosen.text());
-  }
+  const { text, setText, file, load } = useTextFile(() => exampleOf(columns, about.parameters?.columns));
   function send(event) {
     event.preventDefault();
     onSend({ request: request(name, version, { body: text, type: "text/csv", file: file?.name ?? null }), rows: text.trim().split(/\r?\n/).slice(1) });
