@@ -33,7 +33,7 @@ class Unpacked:
     Attributes:
         source: the digest of the model file.
         metadata: the metadata with the digest of the tokenizer.
-        found: what was found and chosen; None for a single file.
+        found: the description of the folder and of the chosen variant; None for a single file.
     """
 
     source: Digest

@@ -137,7 +137,7 @@ class _Packer:
         self._file: IO[bytes] | None = None
 
     def begin_file(self, raw: bytes) -> None:
-        """Begins a file. Raises `InvalidInput` if its name is not one of a file in a folder, or is there already."""
+        """Begins a file. Raises `InvalidInput` if its name is not one of a file in a folder, or occurs twice."""
         name = raw.decode("utf-8", "replace").removeprefix("./")
         if name in self._names or len(self._names) >= _MOST_FILES:
             raise InvalidInput(f"the multipart body contains {printable(name)} twice, or more than {_MOST_FILES} files")

@@ -81,7 +81,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
             raise Unsupported(
                 f"the model cannot accept inputs of any length up to a limit: {padding.text}",
                 stage=Stage.VERIFY,
-                hint=f"list the lengths instead: --input-shape '{_listed(shapes_of(options), ranges)}'",
+                hint=f"list the lengths instead: --input-shape '{_shapes_with_lists(shapes_of(options), ranges)}'",
             )
         return padding
     if not buckets:
@@ -106,7 +106,7 @@ def _checked(steps: Steps, signature: ModelSignature, varying: Sequence[tuple[in
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
 
 
-def _listed(shapes: Shapes, ranges: Mapping[str, Sequence[int]]) -> str:
+def _shapes_with_lists(shapes: Shapes, ranges: Mapping[str, Sequence[int]]) -> str:
     """Returns the shapes as text, with a list of sizes in place of each range."""
     texts = []
     for name, shape in shapes.items():

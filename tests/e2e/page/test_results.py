@@ -1,5 +1,5 @@
 """Tests of how the page shows the results of each task. The server's responses are simulated, except that the model and
-its description are real: the sample model stands for models of all tasks.
+its description are real: the sample model takes the place of models of all tasks.
 """
 
 from __future__ import annotations

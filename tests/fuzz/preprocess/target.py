@@ -82,7 +82,7 @@ class Target:
 
     Attributes:
         worst_s: the longest time that a request of the other client took.
-        failures: what was wrong with responses to the other client.
+        failures: descriptions of wrong responses to the other client.
     """
 
     plane: LockedPlane

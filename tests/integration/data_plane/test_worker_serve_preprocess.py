@@ -62,7 +62,7 @@ def test_the_labels_are_those_of_the_folder(alone: PlaneProcess) -> None:
 def test_a_text_is_tokenized(alone: PlaneProcess) -> None:
     entry = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["fox"]}
     response = httpx.post(f"{alone.url}{INFER}", json={"inputs": [entry]}, timeout=60, trust_env=False)
-    assert response.status_code == 400  # the tokenizer is there, but the model takes a picture
+    assert response.status_code == 400  # the folder has a tokenizer, but the model takes a picture
     assert "the model has an input 'image', which does not come from text" in response.json()["error"]
 
 

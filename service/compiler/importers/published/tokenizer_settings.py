@@ -70,7 +70,7 @@ def _added_tokens(tokenizer: Members, settings: Mapping[str, Any], folder: Folde
     vocabulary = _vocabulary(tokenizer["model"])
     taken = [each["id"] for each in before if isinstance(each.get("id"), int)]
     next_id = max([*vocabulary.values(), *taken], default=-1) + 1
-    for token in _listed(settings, folder):
+    for token in _tokens_of_settings(settings, folder):
         content = token["content"]
         if content and content not in contents:
             contents.add(content)
@@ -86,7 +86,7 @@ def _added_before(tokenizer: Members) -> list[Members]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _listed(settings: Mapping[str, Any], folder: Folder) -> Iterator[Members]:
+def _tokens_of_settings(settings: Mapping[str, Any], folder: Folder) -> Iterator[Members]:
     decoder = settings.get("added_tokens_decoder")
     for _, token in sorted((decoder if isinstance(decoder, dict) else {}).items(), key=lambda each: _order(each[0])):
         if isinstance(token, dict) and isinstance(token.get("content"), str):

@@ -106,7 +106,6 @@ class _Loop:
     """A loop that is being evaluated. A *point* is an iteration of the loop in an iteration of each outer loop.
 
     Attributes:
-        variable: the loop's variable.
         parents: for each point, the index of the point of the next outer loop.
         least: for each kind of axis, the smallest position that each point writes.
         examples: for each kind of axis, the offset that is written first, as an expression of loop variables.
