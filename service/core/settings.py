@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from service.core.access.key import FORM, id_of
+from service.core.access.origins import parse_origins
 from service.core.access.quota import Quota
 from service.core.access.tenant import PATTERN
 from service.core.builds import dialects
@@ -82,6 +83,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
     )
     admin_key: SecretStr | None = Field(
         None, description="an API key with the scope `admin`, for example from a cluster's secret"
+    )
+    cors_origins: str = Field(
+        "",
+        description="the web sites whose pages may use this server from a browser: `https://app.example, "
+        "http://localhost:5173`; `*` for all, which does not replace an API key; docs/how-to/http.md",
     )
     tls_cert: Path | None = Field(None, description="a PEM file of certificates for HTTPS and gRPC, the server's first")
     tls_key: Path | None = Field(None, description="a PEM file with the certificate's private key")
@@ -274,6 +280,12 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
             raise ValueError(FORM)
         return key
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _lists_origins(cls, origins: str) -> str:
+        parse_origins(origins)
+        return origins
+
     @field_validator("database_url")
     @classmethod
     def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
@@ -306,6 +318,11 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
         if self.grpc_port is not None:
             return self.grpc_port
         return self.port + 1 if self.port else 0
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The web origins whose pages may read responses; `*` for all."""
+        return parse_origins(self.cors_origins)
 
     @property
     def url_of_database(self) -> str:

@@ -7,7 +7,8 @@ required, the browser's headers decide two questions:
 - *Where does the request come from?* The header `Sec-Fetch-Site`, which no page can set, contains the answer. If it is
   missing (older browsers, plain HTTP), `Origin` and `Host` must agree. Requests that change nothing are admitted,
   because the page cannot read the response. This is the rule of Go's `net/http.CrossOriginProtection`. Clients other
-  than browsers send neither header.
+  than browsers send neither header. Pages of an origin that `cors_origins` lists by name count as this server's own;
+  `*` lists none.
 - *Which host does the request name?* With DNS rebinding, an attacker's host name resolves to this machine, so the
   browser treats the attacker's page as same-origin. Therefore a server that only this machine can reach accepts only
   local names. With `auth` off, such a server accepts any name, because a proxy in front of it may pass on any name.
@@ -19,6 +20,7 @@ import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
 
+from service.core.access.origins import EVERY
 from service.core.errors import CrossSite, ForeignHost
 from service.core.settings import Auth, Settings
 
@@ -33,6 +35,7 @@ class Sites:
     def __init__(self, settings: Settings) -> None:
         self._host = settings.host.lower().encode()
         self._checks_host = settings.auth is not Auth.OFF
+        self._origins = {each.encode() for each in settings.origins if each != EVERY}
 
     def check(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raises an error for a request that a page of another site may have sent.
@@ -50,10 +53,12 @@ class Sites:
                 f"the request is for host {host.decode('latin-1')!r}, but this server is on {self._host.decode()}",
                 hint="behind a proxy, create an API key (octet keys create), or turn keys off: OCTET_AUTH=off",
             )
-        if method not in _CHANGE_NOTHING and len(sent) > 1 and not _is_same_site(sent, host):
+        if method in _CHANGE_NOTHING or sent.get(b"origin") in self._origins:
+            return
+        if len(sent) > 1 and not _is_same_site(sent, host):
             raise CrossSite(
                 "a web page of another site sent this request, and may not change anything here",
-                hint="open this server's own page, or use an API key: octet keys create NAME creates one",
+                hint="add the page's origin to the setting cors_origins, or use an API key: octet keys create NAME",
             )
 
 

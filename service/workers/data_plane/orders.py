@@ -105,6 +105,7 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
         "max_body_bytes": settings.max_predict_bytes,
         "host": settings.host,
         "shared_memory": settings.shared_memory,
+        "cors_origins": list(settings.origins),
         "is_particular": settings.auth is not Auth.OFF,
         "not_ready": not_ready,
         "traced": traced,

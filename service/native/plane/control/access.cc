@@ -211,6 +211,7 @@ void Access::check_site(const Origin& origin) const {
   }
   if (!origin.may_change) return;
   bool is_same_site = true;
+  if (origins_.names(origin.origin)) return;
   if (!origin.fetch_site.empty()) {
     is_same_site = origin.fetch_site == "same-origin" || origin.fetch_site == "none";
   } else if (!origin.origin.empty()) {
@@ -220,7 +221,7 @@ void Access::check_site(const Origin& origin) const {
   if (!is_same_site) {
     throw Problem(ErrorType::kCrossSite,
                   "a web page of another site sent this request, and may not change anything here",
-                  "open this server's own page, or use an API key: octet keys create NAME creates one");
+                  "add the page's origin to the setting cors_origins, or use an API key: octet keys create NAME");
   }
 }
 

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "control/origins.h"
+
 namespace octet::plane {
 
 // Headers of requests between the API and workers: the secret key that identifies the cluster's API, and a request
@@ -55,6 +57,9 @@ class Access {
   // `host`: the name that the server listens on. `is_particular`: true to accept only requests for this machine's own
   // names.
   void set_sites(const std::string& host, bool is_particular);
+  // The web sites whose pages may read responses.
+  Origins& origins() { return origins_; }
+  const Origins& origins() const { return origins_; }
   // Sets the SHA-256, in hexadecimal, of the key that identifies the cluster's API. If it is empty, no such key is
   // accepted.
   void set_cluster(std::string sha256) { cluster_sha256_ = std::move(sha256); }
@@ -88,6 +93,7 @@ class Access {
   bool has_keys_ = false, is_key_required_ = true;
   bool is_particular_ = true;
   std::string host_, cluster_sha256_;
+  Origins origins_;
   std::map<std::string, Metered, std::less<>> keys_;  // by id
 };
 

@@ -76,6 +76,7 @@ void Orders::configure(std::string_view its) {
   JsonReader json(its);
   Limits limits = plane_.limits;
   std::string host;
+  std::vector<std::string> origins;
   bool is_particular = true, shares_memory = plane_.shared_memory.is_on();
   double traced = plane_.traced;
   read_object(json, {{"head_timeout_s", real(json, limits.head_timeout_s)},
@@ -87,6 +88,7 @@ void Orders::configure(std::string_view its) {
                      {"max_body_bytes", whole(json, limits.max_body_bytes)},
                      {"host", text(json, host)},
                      {"is_particular", flag(json, is_particular)},
+                     {"cors_origins", [&] { json.array([&] { origins.push_back(json.string()); }); }},
                      {"shared_memory", flag(json, shares_memory)},
                      {"traced", real(json, traced)},
                      {"not_ready", text(json, plane_.not_ready)},
@@ -95,6 +97,7 @@ void Orders::configure(std::string_view its) {
   plane_.traced = traced;
   plane_.shared_memory.turn_on(shares_memory);
   plane_.access.set_sites(host, is_particular);
+  plane_.access.origins().set(origins);
 }
 
 void Orders::load_model(std::string_view its) {

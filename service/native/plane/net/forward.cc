@@ -142,6 +142,7 @@ bool Forward::read_response_head() {
     if (!same_but_case(field.name, "connection") && !is_framing)
       head.append(field.name).append(": ").append(field.value).append("\r\n");
   }
+  head.append(connection_.origin_lines());
   bool has_body = connection_.head().method != "HEAD" && its.status != kNoContent && its.status != kNotModified;
   left_ = has_body ? its.content_length : std::optional<uint64_t>(0);
   if (has_body && its.is_chunked) chunks_.emplace();

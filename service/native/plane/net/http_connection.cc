@@ -25,12 +25,6 @@ constexpr double kLingerS = 2;  // the time in which a client can read the last 
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-std::string plain_response(int status, std::string_view what) {
-  std::string text(status_line(status));
-  text.append("\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: ").append(std::to_string(what.size()));
-  return text.append("\r\nconnection: close\r\n\r\n").append(what);
-}
-
 }  // namespace
 
 HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
@@ -245,10 +239,14 @@ void HttpConnection::respond(const HttpResponse& response) {
 
 std::string HttpConnection::head_of(const HttpResponse& response, uint64_t bytes) {
   std::string head(status_line(response.status));
-  head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers);
+  head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers).append(origin_lines());
   head.append("content-length: ").append(std::to_string(bytes)).append("\r\nx-request-id: ").append(request_id_);
   if (is_of_cluster_) head.append("\r\n").append(kHopId).append(": ").append(head_.find(kHopId));
   return head.append("\r\n").append(persistence()).append("\r\n");
+}
+
+std::string HttpConnection::origin_lines() const {
+  return plane_.access.origins().response_lines(head_.find("origin"));
 }
 
 std::string_view HttpConnection::persistence() const {
@@ -365,7 +363,9 @@ void HttpConnection::check_timeouts(double now_s) {
   }
   bool may_answer = !has_responded();
   if (exchange_ && may_answer) exchange_->on_gone();
-  end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request arrived too slowly") : "");
+  end(may_answer && input_ == Input::kBody
+          ? plain_response(408, "the body of the request arrived too slowly", origin_lines())
+          : "");
 }
 
 void HttpConnection::give_up(const Problem& problem) {

@@ -67,6 +67,8 @@ class HttpConnection final : public Peer {
   void respond(const HttpResponse& response);
   // `headers`: additional lines, each with its line end
   void respond(const Problem& problem, std::string_view headers = {});
+  // Returns the header lines of a response that depend on the web site whose page sent the request.
+  std::string origin_lines() const;
   // Returns the head of a response with a body of `bytes` bytes.
   std::string head_of(const HttpResponse& response, uint64_t bytes);
   // Sends raw bytes of a response, including its head. `finish_relay` must be called after the last of them.

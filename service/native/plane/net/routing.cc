@@ -79,6 +79,16 @@ std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   return std::make_unique<HttpCall>(connection, info);
 }
 
+// Permits a page of another site to send the request that it asks for.
+class Preflight final : public HttpExchange {
+ public:
+  explicit Preflight(HttpConnection& connection) : HttpExchange(connection) {}
+
+  void begin() override {
+    connection_.respond({200, connection_.plane().access.origins().preflight_lines(connection_.head()), {}});
+  }
+};
+
 class Refusal final : public HttpExchange {
  public:
   // `headers`: additional lines, each with its line end.
@@ -110,6 +120,7 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   if (connection.is_for_probes() && !is_probe) {
     return std::make_unique<Refusal>(connection, Problem(ErrorType::kQueueFull, "there are too many connections"));
   }
+  if (connection.plane().access.origins().is_preflight(head)) return std::make_unique<Preflight>(connection);
   if (auto message = of_cluster(connection)) return message;
   if (path.substr(0, 3) != "/v2") return std::make_unique<Forward>(connection);
   auto segments = segments_of(path);

@@ -38,4 +38,13 @@ std::string_view status_line(int status) {
   return line == std::end(kLines) ? kUnlisted : line->second;
 }
 
+std::string plain_response(int status, std::string_view what, std::string_view headers) {
+  std::string text(status_line(status));
+  text.append("\r\n")
+      .append(headers)
+      .append("content-type: text/plain; charset=utf-8\r\ncontent-length: ")
+      .append(std::to_string(what.size()));
+  return text.append("\r\nconnection: close\r\n\r\n").append(what);
+}
+
 }  // namespace octet::plane

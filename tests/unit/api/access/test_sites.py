@@ -60,6 +60,14 @@ def test_a_page_of_another_site_cannot_change_anything(headers: dict[str, str]) 
     check("GET", **headers)  # harmless: the page cannot read the response
 
 
+def test_a_page_of_a_listed_origin_may_change_something() -> None:
+    page = {"sec_fetch_site": "cross-site", "origin": ELSEWHERE}
+    check(settings={"cors_origins": f"https://app.example, {ELSEWHERE}"}, **page)
+    for others in ("https://app.example", "*"):  # no key protects the server, so "*" does not suffice
+        with pytest.raises(CrossSite):
+            check(settings={"cors_origins": others}, **page)
+
+
 @pytest.mark.parametrize("host", ["elsewhere.example:8080", "elsewhere.example", "localhost.example", "10.0.0.1:8080"])
 def test_an_unknown_host_name_is_refused(host: str) -> None:
     for method in ("GET", "POST"):
