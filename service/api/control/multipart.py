@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, cast
 
 from python_multipart.exceptions import FormParserError
@@ -19,7 +22,20 @@ if TYPE_CHECKING:  # exists only for type checkers
 
 _HINT = "send one file, as curl -F file=@FILE does; name, target and numerics are query parameters"
 _FOLDER_FIELD = b"files"
+_TYPES = {".csv": "text/csv", ".txt": "text/plain", ".json": "application/json"}
 _MOST_FILES, _LONGEST_NAME = 10_000, 1 << 10
+
+
+@dataclass(frozen=True)
+class FormFile:
+    """The only file of a form.
+
+    Attributes:
+        media_type: the type of the file; empty if it is not known.
+    """
+
+    content: bytes
+    media_type: str
 
 
 def is_form(content_type: str) -> bool:
@@ -33,16 +49,32 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
     Raises:
         InvalidInput: the body is malformed or incomplete, or contains anything but one file or the files of a folder.
     """
-    _, options = parse_options_header(content_type)
-    if not options.get(b"boundary"):
-        raise InvalidInput("the multipart body has no boundary", hint=_HINT)
     part = _OnlyFile()
-    try:
-        parser = MultipartParser(options[b"boundary"], part.callbacks())
+    with _parsing(part, content_type) as parser:
         async for chunk in chunks:
             parser.write(chunk)
             if data := part.take():
                 yield data
+    if data := part.take():
+        yield data
+
+
+def file_in(body: bytes, content_type: str) -> FormFile:
+    """Returns the only file of a whole body. Raises the same errors as `only_file`."""
+    part = _OnlyFile()
+    with _parsing(part, content_type) as parser:
+        parser.write(body)
+    return FormFile(part.take(), part.media_type)
+
+
+@contextmanager
+def _parsing(part: _OnlyFile, content_type: str) -> Iterator[MultipartParser]:
+    """Yields the parser that calls `part`. At the end, checks that the body is complete."""
+    _, options = parse_options_header(content_type)
+    if not options.get(b"boundary"):
+        raise InvalidInput("the multipart body has no boundary", hint=_HINT)
+    try:
+        yield MultipartParser(options[b"boundary"], part.callbacks())
     except FormParserError as error:
         raise InvalidInput(f"the multipart body is malformed: {error}", hint=_HINT) from error
     finally:
@@ -51,8 +83,6 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
         raise InvalidInput("the multipart body is cut short", hint=_HINT)
     if not part.files:
         raise InvalidInput("the multipart body contains no file", hint=_HINT)
-    if data := part.take():
-        yield data
 
 
 class _OnlyFile:
@@ -63,9 +93,17 @@ class _OnlyFile:
     def __init__(self) -> None:
         self.files, self.ended = 0, False
         self._name, self._value = bytearray(), bytearray()
-        self._field, self._file_name = b"", b""
+        self._field, self._file_name, self._type = b"", b"", b""
         self._data = bytearray()
         self._archive: _Packer | None = None
+
+    @property
+    def media_type(self) -> str:
+        """The type of the file: as its part declares it, or, if that is not specific, by the ending of its name."""
+        declared = self._type.decode("latin-1")
+        if declared.partition(";")[0].strip().lower() not in ("", "application/octet-stream"):
+            return declared
+        return _TYPES.get(PurePosixPath(self._file_name.decode("utf-8", "replace")).suffix.lower(), "")
 
     def take(self) -> bytes:
         data = bytes(self._data)
@@ -91,7 +129,7 @@ class _OnlyFile:
             self._data += self._archive.finish()
 
     def _begin(self) -> None:
-        self._field, self._file_name = b"", b""
+        self._field, self._file_name, self._type = b"", b"", b""
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         if self._archive is None:
@@ -108,6 +146,8 @@ class _OnlyFile:
         if self._name.lower() == b"content-disposition":
             options = parse_options_header(bytes(self._value))[1]
             self._field, self._file_name = options.get(b"name", b""), options.get(b"filename", b"")
+        elif self._name.lower() == b"content-type":
+            self._type = bytes(self._value)
         self._name.clear()
         self._value.clear()
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from service.api.control.base64_files import decode_file
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from service.core.models.picture import format_of
 from service.core.models.sound import is_wav
@@ -21,7 +22,7 @@ _HINT = (
     "send application/json, text/csv, text/plain or a picture's type, such as image/png, as Content-Type, or a file as "
     "curl -F file=@FILE does"
 )
-_MEMBERS = "text, values, inputs or rows; see docs/how-to/http.md"
+_MEMBERS = "image, sound, text, values, inputs or rows; see docs/how-to/http.md"
 _TEXT, _PAIR = "text", "text_pair"
 
 
@@ -71,9 +72,13 @@ def samples_of(body: bytes, content_type: str) -> tuple[list[Sample], bool]:
 
 def limited(samples: list[Sample]) -> list[Sample]:
     """Returns the samples. Raises `TooLarge` if there are more than `MAX_SAMPLES`."""
-    if len(samples) > MAX_SAMPLES:
-        raise TooLarge(f"the request has {len(samples)} samples, but the limit is {MAX_SAMPLES}")
+    _check_count(len(samples))
     return samples
+
+
+def _check_count(samples: int) -> None:
+    if samples > MAX_SAMPLES:
+        raise TooLarge(f"the request has {samples} samples, but the limit is {MAX_SAMPLES}")
 
 
 def _samples_in(members: Any) -> tuple[list[Sample], bool]:
@@ -86,6 +91,12 @@ def _samples_in(members: Any) -> tuple[list[Sample], bool]:
         raise InvalidInput(f"the JSON has {found}", hint=f"send one member: {_MEMBERS}")
     ((name, content),) = members.items()
     match name:
+        case "image" | "sound":
+            if isinstance(content, list):
+                _check_count(len(content))  # before the files are decoded
+                files = [decode_file(name, each, f"{name}[{index}]") for index, each in enumerate(content)]
+                return [Sample(picture=each) for each in files], True
+            return [Sample(picture=decode_file(name, content))], False
         case "values":
             return [Sample(values=content)], False
         case "inputs":
@@ -129,6 +140,8 @@ def _row(row: Any, index: int) -> Sample:
     if isinstance(row, dict):
         if _TEXT in row and row.keys() <= {_TEXT, _PAIR} and all(isinstance(each, str) for each in row.values()):
             return Sample(text=row[_TEXT], pair=row.get(_PAIR))
+        if len(row) == 1 and isinstance(value := row.get("image", row.get("sound")), str):
+            return Sample(picture=decode_file(next(iter(row)), value, f"row {index}"))
         return Sample(inputs=row)
     if row is None:
         raise InvalidInput(f"row {index} is null")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ def test_real_values_are_quantized(served: Served) -> None:
 def test_csv_is_a_table(served: Served) -> None:
     header, row = ",".join(f"p{index}" for index in range(256)), ",".join(["0"] * 256)
     body, headers = f"{header}\n{row}\n{row}\n", {"content-type": "text/csv"}
-    assert len(served.client.post(URL, content=body, headers=headers).json()["results"]) == 2
+    results = served.client.post(URL, content=body, headers=headers).json()["results"]
+    assert len(results) == 2
+    assert served.client.post(URL, files={"file": ("rows.csv", body)}).json() == {"results": results}
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,16 @@ def test_errors_are_problem_documents(served: Served, path: str, members: Any, s
     answer = served.client.post(path, json=members)
     assert answer.status_code == status
     assert detail in answer.json()["detail"]
+
+
+def test_pictures_in_json_give_the_same_result(served: Served) -> None:
+    encoded = base64.b64encode(PICTURE).decode()
+    single = served.client.post(URL, content=PICTURE, headers={"content-type": "image/png"}, params={"top": 5}).json()
+    assert len(single["classes"]) == 5
+    for members in ({"image": encoded}, {"image": f"data:image/png;base64,{encoded}"}):
+        assert served.client.post(URL, json=members, params={"top": 5}).json() == single
+    several = served.client.post(URL, json={"image": [encoded, encoded]}, params={"top": 5}).json()
+    assert several == {"results": [single, single]}
+    broken = served.client.post(URL, json={"image": [encoded, encoded[:80]]})
+    assert broken.status_code == 400
+    assert broken.json()["detail"].startswith("input 1: ")

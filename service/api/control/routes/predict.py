@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,7 @@ from service.api.access.tenants import short_name
 from service.api.control import multipart, paths, wire
 from service.api.control.body import small_body
 from service.api.control.predicting import TaskPredictor
-from service.api.control.samples import samples_of
+from service.api.control.samples import Sample, samples_of
 from service.api.injected import PredictionsOf, ServicesOf
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
@@ -59,6 +58,7 @@ async def predict_by_task(
 ) -> dict[str, Any]:
     """The body is a picture, or JSON with one member:
 
+    - `image` or `sound`: a file in base64 or as a data: URL, or a list of files;
     - `values`: numbers for the only input, in real units; a quantized input stores them by its scale;
     - `inputs`: numbers for each input, by name;
     - `rows`: a list of these; the response then has `results`. CSV with a header is such a list too;
@@ -67,9 +67,7 @@ async def predict_by_task(
     The form of the result depends on the task of the version: `classes`, `boxes`, `spans`, `embedding`, `score`, or
     `outputs` without a task. All numbers are in real units.
     """
-    limit_bytes = services.settings.max_predict_bytes
-    body = await _body(request, limit_bytes)
-    samples, is_list = samples_of(body, request.headers.get("content-type", ""))
+    samples, is_list = await _samples(request, services.settings.max_predict_bytes)
     path = f"/v2/models/{short_name(name)}" + ("" if version is None else f"/versions/{version}")
     model = TaskPredictor(predictions, path, passed_headers(request), top, min_score, computes_spans=True)
     results = await model.predict_all(samples)
@@ -81,14 +79,11 @@ def passed_headers(request: Request) -> dict[str, str]:
     return {header: request.headers[header] for header in _PASSED if header in request.headers}
 
 
-async def _body(request: Request, limit_bytes: int) -> bytes:
-    """Returns the body, or the only file of a multipart form."""
-    hint, content_type = "OCTET_MAX_PREDICT_BYTES raises the limit", request.headers.get("content-type", "")
-    if not multipart.is_form(content_type):
-        return await small_body(request, limit_bytes, hint)
-    whole = await small_body(request, limit_bytes, hint)
-
-    async def once() -> AsyncIterator[bytes]:
-        yield whole
-
-    return b"".join([chunk async for chunk in multipart.only_file(once(), content_type)])
+async def _samples(request: Request, limit_bytes: int) -> tuple[list[Sample], bool]:
+    """Returns the samples in the body, or in the only file of a multipart form."""
+    body = await small_body(request, limit_bytes, "OCTET_MAX_PREDICT_BYTES raises the limit")
+    content_type = request.headers.get("content-type", "")
+    if multipart.is_form(content_type):
+        file = multipart.file_in(body, content_type)
+        body, content_type = file.content, file.media_type
+    return samples_of(body, content_type)

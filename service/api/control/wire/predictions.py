@@ -12,6 +12,10 @@ from service.api.control.wire.base import Wire
 class PredictRequest(Wire):
     """The input of a prediction. One member is set."""
 
+    image: str | list[str] | None = Field(
+        None, description="A picture in base64 or as a data: URL, or several. JPEG, PNG, WebP, BMP or GIF."
+    )
+    sound: str | list[str] | None = Field(None, description="A WAV in the same form, or several.")
     values: list[Any] | float | None = Field(None, description="Real values for the only input.")
     inputs: dict[str, Any] | None = Field(None, description="Real values for each input, by name.")
     rows: list[Any] | None = Field(None, description="Several inputs, each as in `values` or in `inputs`.")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.control.multipart import is_form, only_file
+from service.api.control.multipart import FormFile, file_in, is_form, only_file
 from service.core.errors import InvalidInput
 
 TYPE = "multipart/form-data; boundary=XX"
@@ -106,3 +106,21 @@ def test_the_files_of_a_folder_become_an_archive(content: bytes, cuts: Sequence[
 def test_other_files_of_a_folder_are_refused(body: bytes, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         read(body + b"--XX--\r\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "declared", "media_type"),
+    [
+        ("review.txt", "text/plain", "text/plain"),
+        ("review.txt", "", "text/plain"),
+        ("wine.CSV", "application/octet-stream", "text/csv"),  # as curl sends it
+        ("wine.txt", "text/csv; header=present", "text/csv; header=present"),
+        ("rows.json", "application/octet-stream", "application/json"),
+        ("cat.jpg", "image/jpeg", "image/jpeg"),
+        ("model.onnx", "", ""),
+    ],
+)
+def test_the_type_of_a_file_is_declared_or_follows_from_its_name(name: str, declared: str, media_type: str) -> None:
+    kind = f"Content-Type: {declared}\r\n" if declared else ""
+    head = f'--XX\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n{kind}\r\n'
+    assert file_in(head.encode() + b"a,b\r\n--XX--\r\n", TYPE) == FormFile(b"a,b", media_type)

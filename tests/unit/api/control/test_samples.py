@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from service.runtime.table import Row
 
 JPEG = b"\xff\xd8\xff\xe0"
+WAV = b"RIFF\x24\0\0\0WAVEfmt "
+BASE64 = b64encode(JPEG).decode()
 JSON = "application/json; charset=utf-8"
 
 
@@ -37,6 +40,10 @@ def test_a_picture_is_recognized_whatever_its_type_is(content_type: str) -> None
             True,
         ),
         ({"rows": []}, [], True),
+        ({"image": BASE64}, [Sample(picture=JPEG)], False),
+        ({"image": [BASE64, BASE64]}, [Sample(picture=JPEG)] * 2, True),
+        ({"sound": b64encode(WAV).decode()}, [Sample(picture=WAV)], False),
+        ({"rows": [{"image": BASE64}, {"image": [1]}]}, [Sample(picture=JPEG), Sample(inputs={"image": [1]})], True),
     ],
 )
 @pytest.mark.parametrize("content_type", [JSON, "", "application/x-www-form-urlencoded"])
