@@ -18,10 +18,10 @@ from typing import Any
 from service.cli.answers import bars
 from service.cli.client import Client
 from service.cli.commands.remote.predict import ask
-from service.cli.commands.remote.push import push_model
 from service.cli.options import read_labels
 from service.cli.output import Output, reporting
 from service.cli.picture import as_blocks
+from service.cli.pushing import push_model
 from service.cli.reports import summary
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

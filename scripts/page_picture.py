@@ -16,9 +16,9 @@ from playwright.sync_api import ViewportSize, expect, sync_playwright
 
 from scripts.demo import EXAMPLES, LABELS, MODEL, serving
 from service.cli.client import Client
-from service.cli.commands.remote.push import push_model
 from service.cli.options import read_labels
 from service.cli.output import Output, reporting
+from service.cli.pushing import push_model
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs/how-to/page.png"
 _SIZE: ViewportSize = {"width": 1200, "height": 760}

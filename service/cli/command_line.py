@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from service.cli.output import FAILURE, Output
@@ -17,49 +18,195 @@ from service.core.errors import InvalidInput
 _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
 _CLUSTER = "Clusters"
 
-# Command name -> (the heading under which --help lists it, its module in `service.cli.commands`, the function or Typer
-# group in that module).
-_COMMANDS: Mapping[str, tuple[str, str, str]] = {
-    "serve": (_SERVING, "servers.serve", "serve"),
-    "push": (_SERVING, "remote.push", "push"),
-    "pull": (_SERVING, "remote.pull", "pull"),
-    "predict": (_SERVING, "remote.predict", "predict"),
-    "models": (_SERVING, "remote.models", "models"),
-    "rm": (_SERVING, "remote.rm", "rm"),
-    "builds": (_SERVING, "remote.models", "builds"),
-    "matrix": (_SERVING, "remote.matrix", "matrix"),
-    "compare": (_SERVING, "remote.compare", "compare"),
-    "saturation": (_SERVING, "remote.saturation", "saturation"),
-    "promote": (_SERVING, "remote.promote", "promote"),
-    "rollback": (_SERVING, "remote.promote", "rollback"),
-    "quarantine": (_SERVING, "remote.quarantine", "quarantine"),
-    "keys": (_SERVING, "remote.keys", "keys"),
-    "audit": (_SERVING, "remote.keys", "audit"),
-    "inspect": (_FILES, "local.inspect", "inspect"),
-    "compile": (_FILES, "local.compile_and_run", "compile"),
-    "quantize": (_FILES, "local.quantize", "quantize"),
-    "evaluate": (_FILES, "local.evaluate", "evaluate"),
-    "run": (_FILES, "local.compile_and_run", "run"),
-    "verify": (_FILES, "local.verify", "verify"),
-    "dialect": (_FILES, "local.dialect", "dialect"),
-    "explain": (_MACHINE, "local.explain", "explain"),
-    "bench": (_MACHINE, "local.bench", "bench"),
-    "targets": (_MACHINE, "local.targets", "targets"),
-    "doctor": (_MACHINE, "local.doctor", "doctor"),
-    "health": (_MACHINE, "remote.health", "health"),
-    "gc": (_MACHINE, "local.gc", "gc"),
-    "api": (_CLUSTER, "servers.serve", "api"),
-    "compile-worker": (_CLUSTER, "servers.compile_worker", "compile_worker"),
-    "worker": (_CLUSTER, "servers.worker", "worker"),
+
+class _Command(NamedTuple):
+    """How `octet --help` lists a command, and where its code is.
+
+    Attributes:
+        heading: the heading under which it is listed.
+        module: the module in `service.cli.commands`.
+        attribute: the function or Typer group in that module.
+        summary: the first sentence of its help. It is repeated here, so that listing the commands imports no module.
+    """
+
+    heading: str
+    module: str
+    attribute: str
+    summary: str
+
+
+_COMMANDS: Mapping[str, _Command] = {
+    "serve": _Command(
+        _SERVING,
+        "servers.serve",
+        "serve",
+        "Serve models: the API, predictions and, while builds are queued, a compile worker.",
+    ),
+    "push": _Command(
+        _SERVING,
+        "remote.push",
+        "push",
+        "Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead "
+        "of compiled.",
+    ),
+    "pull": _Command(_SERVING, "remote.pull", "pull", "Download the artifact of a model, as a folder for octet run."),
+    "predict": _Command(_SERVING, "remote.predict", "predict", "Run a served model on texts, pictures or tensors."),
+    "models": _Command(
+        _SERVING,
+        "remote.models",
+        "models",
+        "List the models, and whether each version is served; newest versions first.",
+    ),
+    "rm": _Command(_SERVING, "remote.rm", "rm", "Delete a model with all its versions, or one version of it."),
+    "builds": _Command(
+        _SERVING,
+        "remote.models",
+        "builds",
+        "List the builds, newest first; or show, follow or cancel one.",
+    ),
+    "matrix": _Command(
+        _SERVING,
+        "remote.matrix",
+        "matrix",
+        "Compare the pools of a cluster that serve a model: builds, exactness, speed and cost.",
+    ),
+    "compare": _Command(
+        _SERVING,
+        "remote.compare",
+        "compare",
+        "Run one input on every pool of a cluster, and compare the outputs. The exit status is 1 if any two differ.",
+    ),
+    "saturation": _Command(
+        _SERVING,
+        "remote.saturation",
+        "saturation",
+        "Show which values a model clips in production, beside the ranges that calibration chose.",
+    ),
+    "promote": _Command(
+        _SERVING,
+        "remote.promote",
+        "promote",
+        "Send all or part of the requests for a model to this version.",
+    ),
+    "rollback": _Command(
+        _SERVING,
+        "remote.promote",
+        "rollback",
+        "Return to the previous version: end a canary, or undo a promotion.",
+    ),
+    "quarantine": _Command(
+        _SERVING,
+        "remote.quarantine",
+        "quarantine",
+        "List the artifacts that are quarantined because they crashed the server, or release one.",
+    ),
+    "keys": _Command(_SERVING, "remote.keys", "keys", "Create, list and revoke API keys."),
+    "audit": _Command(
+        _SERVING,
+        "remote.keys",
+        "audit",
+        "List the changes to models and keys, with the key that made each; newest first.",
+    ),
+    "inspect": _Command(
+        _FILES,
+        "local.inspect",
+        "inspect",
+        "Show a model file's signature, operators and quantization.",
+    ),
+    "compile": _Command(_FILES, "local.compile_and_run", "compile", "Compile a model into a folder."),
+    "quantize": _Command(
+        _FILES,
+        "local.quantize",
+        "quantize",
+        "Quantize a float model, calibrated with sample inputs, and show the loss of accuracy.",
+    ),
+    "evaluate": _Command(
+        _FILES,
+        "local.evaluate",
+        "evaluate",
+        "Score a quantized model on a data set, and compare it with its reference runtime.",
+    ),
+    "run": _Command(_FILES, "local.compile_and_run", "run", "Run a compiled folder on a picture or a tensor."),
+    "verify": _Command(
+        _FILES,
+        "local.verify",
+        "verify",
+        "Check who built an artifact, and that the artifact computes the same outputs here as on the machine "
+        "that compiled it.",
+    ),
+    "dialect": _Command(_FILES, "local.dialect", "dialect", "Show and prove what a Python file adds to the compiler."),
+    "explain": _Command(
+        _MACHINE,
+        "local.explain",
+        "explain",
+        "Show each layer's kernel, its time on this machine, and why a layer has no kernel.",
+    ),
+    "bench": _Command(
+        _MACHINE,
+        "local.bench",
+        "bench",
+        "Measure the latency of a model on this machine, with different numbers of threads.",
+    ),
+    "targets": _Command(
+        _MACHINE,
+        "local.targets",
+        "targets",
+        "List the targets, and for each whether this machine can compile, run and verify models, or what it lacks.",
+    ),
+    "doctor": _Command(
+        _MACHINE,
+        "local.doctor",
+        "doctor",
+        "Check this machine, the installation, the store and the server; exit status 1 if there is a problem.",
+    ),
+    "health": _Command(
+        _MACHINE,
+        "remote.health",
+        "health",
+        "Check that a server is alive, over HTTP or HTTPS as configured; exit status 1 if it is not.",
+    ),
+    "gc": _Command(
+        _MACHINE,
+        "local.gc",
+        "gc",
+        "Delete stored files that no model, build or artifact needs. octet serve does this every hour.",
+    ),
+    "api": _Command(
+        _CLUSTER,
+        "servers.serve",
+        "api",
+        "Run the API of a cluster: forwards predictions to the workers, loads no models and builds nothing.",
+    ),
+    "compile-worker": _Command(
+        _CLUSTER,
+        "servers.compile_worker",
+        "compile_worker",
+        "Run queued builds of all servers that use the same database or data folder.",
+    ),
+    "worker": _Command(
+        _CLUSTER,
+        "servers.worker",
+        "worker",
+        "Run predictions for a cluster, with the artifacts of one target; octet api forwards requests to it.",
+    ),
 }
 
 
-def main() -> None:
-    """Runs the command line. Imports only the requested command's module, because imported modules take memory as long
-    as a server runs.
+class _Commands(TyperGroup):
+    """Imports the module of a command when the command is called: imported modules take time, and take memory as long
+    as a server runs. The members of `commands` only have what `--help` lists.
     """
-    command = sys.argv[1] if len(sys.argv) > 1 else None
-    app = command_line(command if command in _COMMANDS else None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load_command(name), rest
+
+
+def main() -> None:
+    """Runs the command line."""
+    app = _application(cls=_Commands)
+    for name, command in _COMMANDS.items():
+        app.command(name, rich_help_panel=command.heading, help=command.summary)(_listed)
     if "--json" in sys.argv:
         sys.exit(_in_json(app))
     app(prog_name="octet")
@@ -77,29 +224,52 @@ def _in_json(app: typer.Typer) -> int:
     return status or 0
 
 
-def command_line(only: str | None = None) -> typer.Typer:
-    """Returns the application with all commands, or with the command `only`."""
+def command_line() -> typer.Typer:
+    """Returns the application with all commands, imported."""
+    app = _application()
+    for name, (heading, module, attribute, _) in _COMMANDS.items():
+        _add(app, name, heading, module, attribute)
+    return app
+
+
+def load_command(name: str) -> Any:
+    """Returns the command `name`, whose module is imported."""
+    heading, module, attribute, _ = _COMMANDS[name]
+    app = _application()
+    _add(app, name, heading, module, attribute)
+    return typer.main.get_group(app).commands[name]
+
+
+def _application(cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     app = typer.Typer(
         name="octet",
+        cls=cls,
         help="Serve models that are already quantized to 8 bits, exactly and as fast as the hardware allows.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_octet)
-    for name in [only] if only else _COMMANDS:
-        heading, module, attribute = _COMMANDS[name]
-        command = getattr(importlib.import_module(f"service.cli.commands.{module}"), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, rich_help_panel=heading)
-        else:
-            app.command(name, rich_help_panel=heading)(command)
     return app
+
+
+def _add(app: typer.Typer, name: str, heading: str, module: str, attribute: str) -> None:
+    command = getattr(importlib.import_module(f"service.cli.commands.{module}"), attribute)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=heading)
+    else:
+        app.command(name, rich_help_panel=heading)(command)
+
+
+def _listed() -> None:
+    """Stands for a command that is listed and not imported. `_Commands` replaces it before a call."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"octet {importlib.metadata.version('octet-serve')}")
+        from importlib.metadata import version
+
+        print(f"octet {version('octet-serve')}")
         raise typer.Exit
 
 

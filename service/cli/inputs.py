@@ -9,25 +9,19 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from service.cli.formats import Format
 from service.core.errors import InvalidInput
-from service.runtime.table import Row, is_number, rows_of
+
+if TYPE_CHECKING:
+    from service.runtime.table import Row
 
 STDIN = "-"
 _LINE = "line "  # the beginning of the names of lines from stdin
 _PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 _MAX_LINE_CHARACTERS = 64 << 20
-
-
-class Format(StrEnum):
-    """The formats of files with several inputs."""
-
-    LINES = "lines"  # a text on each line
-    CSV = "csv"  # with a header; a column `text`, or the numbers of one sample on each line
-    JSONL = "jsonl"  # a string, a list of numbers, or an object on each line
 
 
 _BY_SUFFIX: Mapping[str, Format] = {
@@ -158,11 +152,15 @@ def _json_item(value: Any, name: str) -> Item:
 
 def _rows(lines: Iterable[str], name: str) -> Iterator[Item]:
     """Yields the rows of CSV. Of several columns that are not numbers, `text` is taken."""
+    from service.runtime.table import rows_of
+
     for row in rows_of(lines):
         yield _row_item(row, f"{name}{row.number + (row.header is not None)}")
 
 
 def _row_item(row: Row, name: str) -> Item:
+    from service.runtime.table import is_number
+
     if row.header is not None and "text" in row.header:
         text = _cell(row, "text", name)
         return Item(name, text=text, pair=_cell(row, "text_pair", name) if "text_pair" in row.header else None)

@@ -6,17 +6,18 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from service.core.builds import dialects
 from service.core.errors import InvalidInput
 from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
 from service.core.models.task import Task
 from service.core.models.text import MAX_TOKENS, NO_TEXT, TextProcessing
-from service.core.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from service.core.settings import Settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 ServerOption = Annotated[
@@ -282,8 +283,17 @@ RawOption = Annotated[
 ]
 
 
+PlainHttpOption = Annotated[
+    bool, typer.Option("--plain-http", help="Use HTTP instead of HTTPS, even for a registry on another machine.")
+]
+
+
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
     """Returns the settings. An invalid setting is reported as a usage error."""
+    from pydantic import ValidationError
+
+    from service.core.settings import load_settings
+
     try:
         return load_settings(flags)
     except ValidationError as error:

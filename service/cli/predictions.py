@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 from rich.table import Table
 
 from service.cli.client import Client
+from service.cli.formats import OutputFormat
 from service.cli.inputs import Item
 from service.cli.output import Output
 from service.core.errors import InvalidInput, OctetError
@@ -31,14 +31,6 @@ from service.runtime.table import inputs_of_row
 _MOST_RETRIES = 8
 _LONGEST_PAUSE_S = 10.0
 _SHOWN_VALUES = 8
-
-
-class OutputFormat(StrEnum):
-    """The formats of results."""
-
-    TABLE = "table"
-    JSON = "json"  # an object on each line
-    CSV = "csv"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from service.core.digest import Digest, parse_digest
 from service.core.errors import Conflict, CorruptBlob, InvalidInput, NotFound, NotReady, RegistryFailed
@@ -18,11 +16,6 @@ from service.registry import Choose, Reference, Registry, parse_reference, pull,
 if TYPE_CHECKING:
     from service.cache import OciLayout
     from service.cli.client import Client
-
-
-PlainHttpOption = Annotated[
-    bool, typer.Option("--plain-http", help="Use HTTP instead of HTTPS, even for a registry on another machine.")
-]
 
 
 def with_plain_http(settings: Settings, plain_http: bool) -> Settings:

@@ -26,11 +26,12 @@ from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.settings import Settings
 from service.evaluate.attached import attach, document_of
+from service.evaluate.choices import MOST_SAMPLES
 from service.evaluate.evaluation import Evaluation, evaluate
 from service.evaluate.messages import DataSet
 from service.evaluate.metrics import Scorer
 from service.evaluate.running import MOST_OUTPUT_BYTES, Outputs, ReferenceModel, Tick, reference_of, run_artifact
-from service.evaluate.task import MOST_SAMPLES, Subject, Task
+from service.evaluate.task import Subject, Task
 from service.quantize.local import Inputs, Labels, inputs_file, labels_file
 
 
@@ -42,7 +43,7 @@ class Request:
         model: a model file, or a folder with an artifact.
         source: for a folder, the model file that it was compiled from; the reference runtime runs it.
         artifact: for a folder with several artifacts, the digest of one.
-        against: a reference runtime, one of `running.RUNTIMES`; or None.
+        against: a reference runtime, one of `choices.RUNTIMES`; or None.
         numerics, shapes, fixed: for a model file, how it is compiled.
         member, signature: the part of the model file, or of `source`, as for `upload_of`.
         threads: with how many threads to compute; 0 for all cores.

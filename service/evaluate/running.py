@@ -29,6 +29,7 @@ from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature
 from service.core.settings import Settings
 from service.core.verification.witnesses import Witness
+from service.evaluate.choices import RUNTIMES
 from service.evaluate.messages import (
     DRAW_INPUTS,
     PICTURE_FILE,
@@ -49,14 +50,6 @@ _MOST_PICTURE_BYTES = 4 << 20
 Tick = Callable[[str, float], None]
 """Receives the name of the runtime that computes, and the share of the inputs that it has computed."""
 
-# The option `--against` of `octet evaluate` -> the name of the runtime.
-RUNTIMES: Mapping[str, str] = {
-    "litert": "LiteRT",
-    "onnxruntime": "ONNX Runtime",
-    "torch": "PyTorch",
-    "mxnet": "MXNet",
-    "openvino": "OpenVINO",
-}
 _PACKAGES = {reference.name: reference.package for reference in REFERENCES.values()}
 
 

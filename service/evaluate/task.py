@@ -11,12 +11,11 @@ from pathlib import Path
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
 from service.core.models.signature import ModelSignature
+from service.evaluate.choices import MOST_CASES
 from service.evaluate.messages import DataSet
 from service.evaluate.metrics import Scorer
 from service.evaluate.running import Outputs, Tick
 from service.quantize.calibration.data import Data, labels_of, texts_of
-
-MOST_CASES, MOST_SAMPLES = 100, 1 << 62
 
 
 @dataclass(frozen=True)

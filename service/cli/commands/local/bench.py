@@ -8,13 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.artifacts import artifact_of, fetched, folder_of
-from service.cli.client import Client
+from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
     FolderOrModel,
@@ -24,7 +20,6 @@ from service.cli.options import (
     ServerOption,
     UnsandboxedOption,
     load_checked,
-    server_url,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
@@ -56,6 +51,9 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure the latency of a model on this machine, with different numbers of threads."""
+    from rich.live import Live
+    from rich.spinner import Spinner
+
     counts = counts_of(threads)
     with reporting(as_json) as output:
         from service.compiler.children.locked import LockedArtifact
@@ -99,18 +97,21 @@ def _layout(
     does not give it.
     """
     from service.cache import OciLayout
+    from service.cli.artifacts import artifact_of, fetched, folder_of
 
     folder, named = folder_of(model), parse_digest(artifact) if artifact else None
     if folder is not None:
         yield OciLayout.open(folder), named
         return
-    with Client(server_url(server), key) as client:
+    with connect(server, key) as client:
         digest = named or artifact_of(client, model)
         with fetched(client, digest) as layout:
             yield layout, digest
 
 
 def show(output: Output, rows: Sequence[Mapping[str, Any]], machine: str) -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("threads", "batch", "calls", *_TIMES, "per second"):
         table.add_column(column, no_wrap=True, justify="right")

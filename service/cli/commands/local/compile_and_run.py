@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from service.cli.answers import Answer, show_answer
 from service.cli.options import (
     AcceptOption,
     ArtifactDir,
@@ -42,23 +41,9 @@ from service.cli.options import (
     metadata_from,
 )
 from service.cli.output import reporting
-from service.cli.reports import label, summary
-from service.cli.stages import StageView
-from service.compiler.importers.uploads import upload_of
-from service.core.builds.fixed import parse_fixed, with_fixed
-from service.core.builds.options import (
-    MAX_BATCH,
-    parse_open_shapes,
-    parse_tune,
-    with_acceptance,
-    with_sizes,
-    with_tuning,
-)
+from service.core.builds.options import MAX_BATCH
 from service.core.digest import parse_digest
 from service.core.errors import InvalidInput
-from service.core.target import parse_target
-from service.core.verification.agreement import different_from, is_different
-from service.runtime.protocol import read_input
 
 OutputDir = Annotated[
     Path,
@@ -88,6 +73,11 @@ def compile(
 
     Exit status 3: the folder was written, and its outputs differ from those of the reference runtime.
     """
+    from service.cli.reports import label, summary
+    from service.cli.stages import StageView
+    from service.compiler.importers.uploads import upload_of
+    from service.core.verification.agreement import different_from
+
     with reporting(as_json) as output:
         started_s = time.monotonic()
         from service.compiler.build.local import compile_to
@@ -123,6 +113,10 @@ def _options(
     target: str, batch: int, tune: str | None, input_shape: str, fix: str, accepts: bool
 ) -> list[dict[str, Any]]:
     """Returns the build options for each size bucket, or for the only build."""
+    from service.core.builds.fixed import parse_fixed, with_fixed
+    from service.core.builds.options import parse_open_shapes, parse_tune, with_acceptance, with_sizes, with_tuning
+    from service.core.target import parse_target
+
     fixed, binds = parse_fixed(fix), target == "host" or parse_target(target).binds
     found = [
         with_acceptance(with_fixed(options, fixed), accepts)
@@ -147,6 +141,10 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled folder on a picture or a tensor."""
+    from service.cli.answers import Answer, show_answer
+    from service.core.verification.agreement import is_different
+    from service.runtime.protocol import read_input
+
     with reporting(as_json) as output:
         from service.cache import OciLayout
         from service.cache.metadata import metadata_of

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from service.cli.options import JsonOption, configure_dialects, load_checked
 from service.cli.output import FAILURE, reporting
@@ -15,7 +14,6 @@ from service.cli.quantities import count
 from service.core.builds.numerics import ONNXRUNTIME, parse_mode
 from service.core.errors import InvalidInput
 from service.core.system.installed import require_compiler
-from service.core.target import TARGETS, detect_host, parse_target
 
 Files = Annotated[
     list[Path],
@@ -31,6 +29,8 @@ dialect = typer.Typer(help="Show and prove what a Python file adds to the compil
 @dialect.command()
 def show(files: Files, allow_unsandboxed: AllowUnsandboxedOption = False, as_json: JsonOption = False) -> None:
     """List the operators, patterns, passes and file formats of dialects."""
+    from rich.table import Table
+
     with reporting(as_json) as output:
         require_compiler()
         from service.compiler.build.dialects import add_formats
@@ -72,6 +72,10 @@ def prove(
 
     Runs the code of the files in this process. Exit status 1: a result differs, or an operator has no form to compare.
     """
+    from rich.table import Table
+
+    from service.core.target import TARGETS, detect_host, parse_target
+
     with reporting(as_json) as output:
         require_compiler()
         from service.compiler.build.proof import prove

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.commands.local.checks import Check, State, check_all
 from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption, load_checked, server_url
 from service.cli.output import FAILURE, reporting
-from service.core.settings import Settings
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from service.cli.commands.local.checks import Check
+    from service.core.settings import Settings
+
+
+# State of a check -> the mark and its style.
 _MARKS = {
-    State.OK: ("✓", "green"),
-    State.NOTE: ("·", "dim"),
-    State.WARNING: ("!", "yellow"),
-    State.PROBLEM: ("✗", "bold red"),
+    "ok": ("✓", "green"),
+    "note": ("·", "dim"),
+    "warning": ("!", "yellow"),
+    "problem": ("✗", "bold red"),
 }
 
 
@@ -36,6 +41,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine, the installation, the store and the server; exit status 1 if there is a problem."""
+    from service.cli.commands.local.checks import State, check_all
+
     with reporting(as_json) as output:
         settings = load_checked({"data_dir": data_dir})
         done = _repair(settings) if repair else []
@@ -49,6 +56,7 @@ def doctor(
 
 
 def _repair(settings: Settings) -> list[Check]:
+    from service.cli.commands.local.checks import Check, State
     from service.workers.repair import repair  # imported here because it needs the database packages
 
     done = repair(settings) or ["neither the database nor the index of the store is damaged"]
@@ -56,6 +64,8 @@ def _repair(settings: Settings) -> list[Check]:
 
 
 def _table(checks: list[Check]) -> Table:
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 1))
     for check in checks:
         mark, style = _MARKS[check.state]

@@ -6,16 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.client import Client
-from service.cli.commands.remote.evaluate_on_server import evaluate_on_server
 from service.cli.commands.remote.rm import name_and_version
+from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
     ClassesOfInputsOption,
@@ -37,24 +34,20 @@ from service.cli.options import (
     joined_values,
     load_checked,
     metadata_from,
-    server_url,
 )
 from service.cli.output import Output, reporting
-from service.cli.stages import StageView
-from service.core.builds.fixed import parse_fixed
-from service.core.builds.options import parse_open_shapes
-from service.core.provenance import signer_of
-from service.core.settings import Settings
-from service.core.verification.scoring import Metric
-from service.evaluate.attached import attach as attach_score
-from service.evaluate.attached import document_of
-from service.evaluate.evaluation import Evaluation
-from service.evaluate.local import Request, evaluate_artifact, opened
-from service.evaluate.messages import DataSet
-from service.evaluate.metrics import Scorer
-from service.evaluate.running import RUNTIMES, Tick
-from service.evaluate.task import MOST_CASES, MOST_SAMPLES, Task
-from service.quantize.local import require_folder
+from service.evaluate.choices import MOST_CASES, MOST_SAMPLES, RUNTIMES
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from service.core.settings import Settings
+    from service.core.verification.scoring import Metric
+    from service.evaluate.evaluation import Evaluation
+    from service.evaluate.local import Request
+    from service.evaluate.running import Tick
+    from service.evaluate.task import Task
+
 
 _TITLES = {
     "top1": "top-1",
@@ -158,6 +151,17 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Score a quantized model on a data set, and compare it with its reference runtime."""
+    from service.cli.commands.remote.evaluate_on_server import evaluate_on_server
+    from service.core.builds.fixed import parse_fixed
+    from service.core.builds.options import parse_open_shapes
+    from service.core.provenance import signer_of
+    from service.evaluate.attached import document_of
+    from service.evaluate.local import Request
+    from service.evaluate.messages import DataSet
+    from service.evaluate.metrics import Scorer
+    from service.evaluate.task import Task
+    from service.quantize.local import require_folder
+
     with reporting(as_json) as output:
         metadata = metadata_from(classes, mean, std, resize, layout)
         if report is not None:
@@ -178,7 +182,7 @@ def evaluate(
             found = _evaluate_here(request, task, settings, output, attach)
         else:
             named = name_and_version(model)
-            with Client(server_url(server), key) as client:
+            with connect(server, key) as client:
                 with _bars(output) as tick:
                     reference = against, source, (member, signature)
                     found = evaluate_on_server(client, named, task, *reference, settings, tick)
@@ -194,6 +198,11 @@ def evaluate(
 
 
 def _evaluate_here(request: Request, task: Task, settings: Settings, output: Output, attaches: bool) -> Evaluation:
+    from service.cli.stages import StageView
+    from service.evaluate.attached import attach as attach_score
+    from service.evaluate.attached import document_of
+    from service.evaluate.local import evaluate_artifact, opened
+
     if attaches:
         request.require_folder()
     with ExitStack() as stack:
@@ -210,6 +219,8 @@ def _evaluate_here(request: Request, task: Task, settings: Settings, output: Out
 @contextmanager
 def _bars(output: Output) -> Iterator[Tick]:
     """Shows a bar for each runtime that computes. Without a terminal, one line is written when a runtime is done."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     columns = TextColumn("  {task.description:<13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     tasks: dict[str, TaskID] = {}
     is_terminal = output.progress.is_terminal
@@ -226,6 +237,8 @@ def _bars(output: Output) -> Iterator[Tick]:
 
 
 def _show(output: Output, found: Evaluation, report: Path | None) -> None:
+    from rich.table import Table
+
     subject = found.subject
     output.show(Text(f"{subject.artifact} of {subject.title}, for {subject.target}, {subject.numerics}"))
     table = Table(

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.artifacts import artifact_of, fetched, folder_of
-from service.cli.client import Client
 from service.cli.commands.local.inspect import show_graph
 from service.cli.commands.local.passes import PassesOption, show_passes
+from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
     DialectOption,
@@ -27,17 +25,19 @@ from service.cli.options import (
     TargetOption,
     UnsandboxedOption,
     load_checked,
-    server_url,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
-from service.core.artifacts.explanation import GENERATED, TITLES, Explanation, Layer, build_explanation
+from service.core.artifacts.explanation import GENERATED, TITLES
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
-from service.core.target import detect_host, parse_target
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from service.cache import OciLayout
+    from service.cli.client import Client
+    from service.core.artifacts.explanation import Explanation, Layer
 
 _NAME_COLUMNS = 28
 _RATES = ("MAC", "time", "GMAC/s", "of peak")
@@ -70,6 +70,8 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Show each layer's kernel, its time on this machine, and why a layer has no kernel."""
+    from service.cli.artifacts import artifact_of, folder_of
+
     with reporting(as_json) as output:
         if passes is not None:
             show_passes(output, Path(model), passes, target, numerics, as_json)
@@ -85,7 +87,7 @@ def explain(
                 OciLayout.open(folder), named, threads, seconds, attach=attach, unsandboxed=unsandboxed
             )
         else:
-            with Client(server_url(server), key) as client:
+            with connect(server, key) as client:
                 digest, explanation = explain_served(
                     client, named or artifact_of(client, model), threads, seconds, unsandboxed
                 )
@@ -114,6 +116,8 @@ def measure(
     """
     from service.compiler.children.locked import LockedArtifact
     from service.core.artifacts.artifact import Report, only_artifact
+    from service.core.artifacts.explanation import build_explanation
+    from service.core.target import detect_host, parse_target
     from service.runtime.stored import StoredArtifact
     from service.runtime.trust import Trust
 
@@ -138,6 +142,9 @@ def explain_served(
     """Explains an artifact on the server with the times attached to it. Measures the artifact here if no times for this
     number of threads are attached.
     """
+    from service.cli.artifacts import fetched
+    from service.core.artifacts.explanation import build_explanation
+
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
@@ -169,6 +176,8 @@ def _measured_by(explanation: Explanation) -> str:
 
 
 def _table(*columns: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         # If the columns do not fit, only texts are folded: a number that is cut off would be misread.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cache import MIN_AGE_S, OciLayout
+from service.cache import MIN_AGE_S
 from service.cli.options import DataDirOption, JsonOption, load_checked
 from service.cli.output import reporting
-from service.core.settings import Settings
+
+if TYPE_CHECKING:
+    from service.core.settings import Settings
 
 
 def gc(
@@ -36,6 +38,7 @@ def gc(
 
 
 def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
+    from service.cache import OciLayout
     from service.db import BuildStore, Database, ModelStore, VerificationStore
     from service.workers.crashes import crashes_of
     from service.workers.garbage import collect_garbage

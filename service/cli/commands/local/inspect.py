@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from service.cli.options import (
@@ -24,14 +23,15 @@ from service.cli.options import (
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
-from service.cli.reports import floating_lines
-from service.compiler.importers.uploads import upload_of
-from service.core.builds.fixed import parse_fixed
-from service.core.builds.options import parse_shapes
 from service.core.errors import from_json
-from service.core.models.facts import Facts, Outline
-from service.core.models.signature import TensorSpec
 from service.core.system.installed import require_compiler
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from service.core.models.facts import Facts, Outline
+    from service.core.models.signature import TensorSpec
+
 
 GraphOption = Annotated[
     bool, typer.Option("--graph", help="Print the operator graph instead, with the quantized type of every tensor.")
@@ -61,6 +61,8 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show a model file's signature, operators and quantization."""
+    from service.core.models.facts import Facts
+
     part = (member, signature)
     with reporting(as_json) as output:
         require_compiler()
@@ -86,6 +88,8 @@ def show_graph(
     fix: str = "",
 ) -> None:
     """Prints a model file's operators, one per line."""
+    from service.core.models.facts import Outline
+
     found, text = look_into(file, allow_unsandboxed, input_shape, constants, part, fix)
     if isinstance(found, Outline):
         raise from_json(dict(found.error))
@@ -104,6 +108,9 @@ def look_into(
     the signature that `upload_of` takes.
     """
     from service.compiler.build.inspection import inspect_file
+    from service.compiler.importers.uploads import upload_of
+    from service.core.builds.fixed import parse_fixed
+    from service.core.builds.options import parse_shapes
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with upload_of(file, *part) as upload, tempfile.TemporaryDirectory() as within:
@@ -113,6 +120,10 @@ def look_into(
 
 def table_of(facts: Facts) -> Table:
     """Formats a model file's facts for people."""
+    from rich.table import Table
+
+    from service.cli.reports import floating_lines
+
     table = Table.grid(padding=(0, 2))
     rows = [
         *([("runs", _runs(facts))] if facts.integer_macs is not None else []),
@@ -137,6 +148,8 @@ def table_of(facts: Facts) -> Table:
 
 def outline_table(outline: Outline) -> Table:
     """Formats the outline of a file that cannot be compiled: first the reason and what to do."""
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 2))
     rows = [
         ("refused because", outline.error["message"]),

@@ -10,7 +10,6 @@ import typer
 
 from service.cli.options import load_checked
 from service.cli.output import Output
-from service.compiler.importers.uploads import upload_of
 from service.core.errors import InvalidInput
 
 PassesOption = Annotated[
@@ -34,6 +33,7 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     from service.compiler.build.dialects import add_formats
     from service.compiler.build.inspection import write_passes
     from service.compiler.importers.detect import format_of
+    from service.compiler.importers.uploads import upload_of
     from service.core.builds.numerics import DEFAULT_MODE, parse_mode
     from service.core.target import parse_target
 

@@ -7,12 +7,11 @@ import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.commands.local.quantization_report import show
-from service.cli.live import fetch_proposal
+from service.cli.connection import connect
 from service.cli.options import (
     ClassesOfInputsOption,
     DialectOption,
@@ -31,12 +30,8 @@ from service.cli.options import (
     joined_values,
     load_checked,
     metadata_from,
-    server_url,
 )
 from service.cli.output import Output, reporting
-from service.cli.stages import StageView
-from service.compiler.importers.uploads import upload_of
-from service.core.builds.fixed import parse_fixed
 from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
@@ -49,8 +44,10 @@ from service.core.builds.quantization import (
     parse_share,
 )
 from service.core.errors import InvalidInput
-from service.core.models.metadata import ModelMetadata
-from service.quantize.local import quantize_to, require_folder
+
+if TYPE_CHECKING:
+    from service.core.models.metadata import ModelMetadata
+
 
 _CURVES = (".json", ".svg", ".png")
 _SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
@@ -231,6 +228,12 @@ def quantize(
     as_json: JsonOption = False,
 ) -> None:
     """Quantize a float model, calibrated with sample inputs, and show the loss of accuracy."""
+    from service.cli.commands.local.quantization_report import show
+    from service.cli.stages import StageView
+    from service.compiler.importers.uploads import upload_of
+    from service.core.builds.fixed import parse_fixed
+    from service.quantize.local import quantize_to, require_folder
+
     if on_server and push is None:
         raise typer.BadParameter("--on-server needs the model's name: --push NAME")
     if on_server and from_live is not None:
@@ -317,9 +320,9 @@ def _live_ranges(output: Output, model: str, server: str | None, key: str | None
     Raises:
         InvalidInput: nothing was counted, or live data does not leave a range.
     """
-    from service.cli.client import Client
+    from service.cli.live import fetch_proposal
 
-    with Client(server_url(server), key) as client:
+    with connect(server, key) as client:
         proposal = fetch_proposal(client, model)
     for tensor, (low, high) in proposal.proposed.items():
         stored_low, stored_high = proposal.stored[tensor]
@@ -360,11 +363,10 @@ def _on_server(
     server: str | None,
     key: str | None,
 ) -> dict[str, Any]:
-    from service.cli.client import Client
     from service.cli.commands.remote.quantize_on_server import quantize_on_server
     from service.cli.reports import summary
 
-    with Client(server_url(server), key) as client:
+    with connect(server, key) as client:
         document = quantize_on_server(client, upload, name, data, labels, options, inputs, target, output)
     if not output.as_json:
         output.show(f"{name} version {document['version']}", summary(document["reports"]))
@@ -374,13 +376,12 @@ def _on_server(
 def _push(
     output: Output, file: Path, name: str, server: str | None, key: str | None, shape: str, metadata: ModelMetadata
 ) -> dict[str, Any]:
-    from service.cli.client import Client
-    from service.cli.commands.remote.push import push_model
     from service.cli.published import Description
+    from service.cli.pushing import push_model
     from service.cli.reports import summary
 
     options = {"input_shape": shape} if shape else {}
-    with Client(server_url(server), key) as client:
+    with connect(server, key) as client:
         pushed = push_model(client, file, name, "host", None, output, options, described=Description(metadata))
     if not output.as_json:
         output.show(f"{name} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))

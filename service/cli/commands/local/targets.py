@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from service.cli.options import JsonOption
 from service.cli.output import reporting
 from service.core.system.installed import CARDS_MODULE, CARDS_PACKAGE, COMPILER, GPUS, SERVER, is_installed
-from service.core.target import TARGETS, Host, Target, detect_host
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from service.core.target import Host, Target
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Abilities:
 def abilities(host: Host) -> list[Abilities]:
     """Returns the abilities for each target, from the installed packages and the kernel's features."""
     from service.compiler import sandbox
+    from service.core.target import TARGETS
 
     packages = tuple(name for name, module in COMPILER.items() if find_spec(module) is None)
     locks = tuple(finding.name for finding in sandbox.check() if not finding.available)
@@ -62,6 +66,8 @@ def targets(as_json: JsonOption = False) -> None:
     Any machine with the compiler can compile for every target. Running and verifying need a machine with the target's
     CPU or GPU.
     """
+    from service.core.target import detect_host
+
     with reporting(as_json) as output:
         host = detect_host()
         found = abilities(host)
@@ -80,6 +86,8 @@ def targets(as_json: JsonOption = False) -> None:
 
 
 def _table(found: list[Abilities], host: Host) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "target", "compile", "run, verify", "needs"):
         table.add_column(heading, overflow="fold")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from service.cli.connection import connect
 from service.cli.options import (
     AcceptOption,
     ArtifactOption,
@@ -19,13 +20,10 @@ from service.cli.options import (
     ServerOption,
     UnsandboxedOption,
     load_checked,
-    server_url,
 )
 from service.cli.output import FAILURE, reporting
-from service.cli.reports import label
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Untrusted
-from service.core.verification.agreement import different_from, keep_build_difference, may_serve
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
@@ -59,6 +57,9 @@ def verify(
     Exit status 3: the outputs are the same as on the machine that compiled the artifact, but differ from those of the
     artifact's reference runtime.
     """
+    from service.cli.reports import label
+    from service.core.verification.agreement import different_from, may_serve
+
     with reporting(as_json) as output, _open_layout(artifact_or_folder, artifact, server, key) as (layout, digest):
         from service.runtime.trust import Trust
 
@@ -95,10 +96,9 @@ def _open_layout(
 
     if given.startswith("sha256:"):
         from service.cli.artifacts import fetched
-        from service.cli.client import Client
 
         digest = parse_digest(given)
-        with Client(server_url(server), key) as client, fetched(client, digest) as layout:
+        with connect(server, key) as client, fetched(client, digest) as layout:
             yield layout, digest
     elif Path(given).is_dir():
         layout = OciLayout.open(Path(given))
@@ -112,6 +112,7 @@ def _run_and_compare(layout: OciLayout, digest: Digest, unsandboxed: bool, accep
     """Runs the artifact and returns the numerics report, including the difference that its build found, if any."""
     from service.compiler.children.locked import LockedArtifact
     from service.core.artifacts.artifact import Report
+    from service.core.verification.agreement import keep_build_difference
     from service.runtime.verification import verdict
 
     model = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
@@ -169,6 +170,7 @@ def _provenance_document(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def _origin(evidence: Evidence, asked_for: bool) -> Text:
+
     return Text("\n").join(
         Text.assemble(f"  {label:<10}", (text, style)) for label, text, style in _lines(evidence, asked_for)
     )

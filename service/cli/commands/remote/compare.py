@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from service.cli.client import Client
-from service.cli.options import InputFiles, JsonOption, KeyOption, ServerOption, server_url
+from service.cli.connection import connect
+from service.cli.options import InputFiles, JsonOption, KeyOption, ServerOption
 from service.cli.output import FAILURE, reporting
 from service.core.errors import InvalidInput
-from service.runtime.protocol import read_input
 
 
 def compare(
@@ -26,7 +25,9 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Run one input on every pool of a cluster, and compare the outputs. The exit status is 1 if any two differ."""
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    from service.runtime.protocol import read_input
+
+    with reporting(as_json) as output, connect(server, key) as client:
         names = [spec["name"] for spec in client.metadata(name, version)["inputs"]]
         if len(names) != len(inputs):
             raise InvalidInput(f"{name} has {len(names)} inputs, but {len(inputs)} were given", hint=", ".join(names))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import httpx
 import typer
 
 from service.cli.options import JsonOption, ServerOption, server_url
@@ -36,6 +35,8 @@ def _request_status(url: str) -> str:
     The certificate is not verified: it is for the server's public name rather than this address, and the request
     contains nothing confidential.
     """
+    import httpx
+
     try:
         return str(httpx.get(url, timeout=_PATIENCE_S, verify=False, trust_env=False).status_code)
     except (httpx.TransportError, httpx.InvalidURL) as error:

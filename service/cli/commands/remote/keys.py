@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from service.cli.client import Client
-from service.cli.options import DataDirOption, JsonOption, KeyOption, load_checked, server_url
+from service.cli.connection import connect
+from service.cli.options import DataDirOption, JsonOption, KeyOption, load_checked
 from service.cli.output import reporting
 from service.core.access.key import Key, Limits, Scope
-from service.core.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from service.api.access import Stores
+    from service.core.settings import Settings
 
 Document = dict[str, Any]
 _IN_COLUMNS = ("at", "who", "action", "request_id", "replica")
@@ -169,7 +170,7 @@ def _records(server: str | None, key: str | None, data_dir: Path | None) -> Iter
         with _stores(load_checked({"data_dir": data_dir})) as stores:
             yield Stored(stores)
         return
-    with Client(server_url(server), key) as client:
+    with connect(server, key) as client:
         yield client
 
 
@@ -224,6 +225,8 @@ def _table_of_entries(entries: Sequence[Document]) -> Table:
 
 
 def _table(*columns: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, no_wrap=True)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.client import Client
-from service.cli.commands.remote.push import short_id
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.connection import connect
+from service.cli.following import short_id
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
 from service.cli.quantities import duration
 from service.core.verification.agreement import Outcome
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "different")
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
@@ -42,7 +45,7 @@ def matrix(
     as_json: JsonOption = False,
 ) -> None:
     """Compare the pools of a cluster that serve a model: builds, exactness, speed and cost."""
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         found = client.measure(name, version) if measure else client.matrix(name, version)
         while measure and any(row["measuring"] and row["workers"] for row in found["rows"]):
             time.sleep(_LOOK_S)
@@ -59,6 +62,8 @@ def matrix(
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("pool", "target", "state", "numerics", "checked", *_NUMBERS):
         table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")

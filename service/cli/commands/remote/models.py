@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.client import Client
 from service.cli.commands.remote.promote import describe_alias
-from service.cli.commands.remote.push import follow, short_id
 from service.cli.commands.remote.quarantine import show as show_quarantine
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
+from service.cli.connection import connect
+from service.cli.following import follow, short_id
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
 from service.cli.output import Output, reporting, where
-from service.cli.reports import attached, summary
-from service.core.builds.fixed import fixed_of
-from service.core.builds.options import accepts_differences, batch_of, tune_s_of
 from service.core.builds.quantization import is_quantization
 from service.core.errors import Conflict
-from service.core.models.metadata import ModelMetadata
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from service.cli.client import Client
+
 
 _BAD = ("failed", "different", "quarantined")
 _VERSION_STYLE = {"ready": "green", "building": "yellow", **dict.fromkeys(_BAD, "bold red")}
@@ -35,7 +36,7 @@ def models(
     as_json: JsonOption = False,
 ) -> None:
     """List the models, and whether each version is served; newest versions first."""
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         listed = _versions(client.model(name)) if name else client.models()
         if as_json:
             output.document(listed)
@@ -80,6 +81,8 @@ def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
 
 def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
     """Yields a line for each version that has labels or preprocessing."""
+    from service.core.models.metadata import ModelMetadata
+
     for version in listed:
         if metadata := ModelMetadata.from_json(version["metadata"] or {}):
             yield Text(f"{version['name']}:{version['version']}  {metadata}", style="dim")
@@ -115,7 +118,7 @@ def builds(
     """List the builds, newest first; or show, follow or cancel one."""
     if (wait or cancel) and not identifier:
         raise typer.BadParameter("--wait and --cancel need a BUILD")
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         if identifier is None:
             listed = client.builds(model, limit)
             output.document(listed) if as_json else output.show(_builds(listed))
@@ -145,6 +148,10 @@ def _builds(listed: list[dict[str, Any]]) -> Table | Text:
 
 
 def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from service.cli.reports import attached, summary
+
     rows = {
         "model": f"{build['model']} version {build['version']}",
         "target": _target(build),
@@ -167,6 +174,9 @@ def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
 
 def _target(build: dict[str, Any]) -> str:
     """Returns a build's target, and the options that distinguish it from the version's other builds for that target."""
+    from service.core.builds.fixed import fixed_of
+    from service.core.builds.options import accepts_differences, batch_of, tune_s_of
+
     options = build["options"]
     batch, tune_s = batch_of(options), tune_s_of(options)
     parts = ["quantization"] if is_quantization(options) else []
@@ -208,6 +218,8 @@ def _short(digest: str) -> str:
 
 
 def _table(*columns: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, no_wrap=True)

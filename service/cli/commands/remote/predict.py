@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.answers import Answer, show_answer
-from service.cli.client import Client
-from service.cli.inputs import Format, Item, items_of
+from service.cli.connection import connect
+from service.cli.formats import Format, OutputFormat
+from service.cli.inputs import Item, items_of
 from service.cli.options import (
     JsonOption,
     KeyOption,
@@ -22,13 +22,15 @@ from service.cli.options import (
     SaveOption,
     ServerOption,
     read_labels,
-    server_url,
 )
 from service.cli.output import FAILURE, reporting
-from service.cli.predictions import OutputFormat, Predictor, predict_all, show_results
 from service.core.errors import InvalidInput
-from service.core.models.arrays import Array
-from service.runtime.protocol import metadata_of, read_input, signature_of
+
+if TYPE_CHECKING:
+    from service.cli.answers import Answer
+    from service.cli.client import Client
+    from service.core.models.arrays import Array
+
 
 _SEVERAL = (".txt", ".csv", ".jsonl", ".ndjson")  # files that contain several inputs
 
@@ -78,7 +80,11 @@ def predict(
 
     Several inputs are sent in parallel; their results are written in order. Exit status 1: an input failed.
     """
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    from service.cli.answers import show_answer
+    from service.cli.predictions import Predictor, predict_all, show_results
+    from service.runtime.protocol import metadata_of, read_input, signature_of
+
+    with reporting(as_json) as output, connect(server, key) as client:
         described = client.metadata(name, version)
         signature = signature_of(described)
         files = [Path(each) for each in inputs]
@@ -117,6 +123,9 @@ def ask(
     Raises:
         InvalidInput: the number of inputs is not that of the model.
     """
+    from service.cli.answers import Answer
+    from service.runtime.protocol import metadata_of, signature_of
+
     described = described or client.metadata(name, version)
     names = [spec["name"] for spec in described["inputs"]]
     if len(names) != len(inputs):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.client import Client
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
+from service.cli.connection import connect
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
 from service.cli.output import Output, reporting
 from service.core.errors import InvalidInput, NotFound
 from service.core.models.alias import ALL_PERCENT, STABLE
+
+if TYPE_CHECKING:
+    from service.cli.client import Client
+
 
 NameArgument = Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")]
 AliasOption = Annotated[
@@ -47,7 +51,7 @@ def promote(
     as_json: JsonOption = False,
 ) -> None:
     """Send all or part of the requests for a model to this version."""
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         _show(output, name, client.promote(name, version, alias, percent, parse_least(least or ())))
         if percent < ALL_PERCENT and not as_json:
             output.next_command(f"octet promote {name} {version}{server_flag(server)}")
@@ -65,7 +69,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Return to the previous version: end a canary, or undo a promotion."""
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
 
 

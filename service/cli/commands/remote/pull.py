@@ -5,20 +5,20 @@ from __future__ import annotations
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.artifacts import fetch
-from service.cli.client import Client
 from service.cli.commands.remote.rm import name_and_version
-from service.cli.options import JsonOption, KeyOption, ServerOption, is_reference, load_checked, server_url
+from service.cli.connection import connect
+from service.cli.options import JsonOption, KeyOption, PlainHttpOption, ServerOption, is_reference, load_checked
 from service.cli.output import reporting
-from service.cli.published import Description, version_description
-from service.cli.registry import PlainHttpOption, pull_to, with_plain_http
 from service.core.digest import Digest, parse_digest
 from service.core.errors import Conflict, NotReady
-from service.registry import parse_reference
+
+if TYPE_CHECKING:
+    from service.cli.client import Client
+    from service.cli.published import Description
 
 
 def pull(
@@ -45,7 +45,7 @@ def pull(
         _pull_from_registry(model, directory, target, plain_http, as_json)
         return
     name, version = name_and_version(model)
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         if directory.exists():
             raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
         artifact, described = _artifact(client, name, version, target)
@@ -58,6 +58,9 @@ def pull(
 
 
 def _pull_from_registry(text: str, directory: Path, target: str | None, plain_http: bool, as_json: bool) -> None:
+    from service.cli.registry import pull_to, with_plain_http
+    from service.registry import parse_reference
+
     settings = with_plain_http(load_checked(), plain_http)
     with reporting(as_json) as output:
         artifacts = pull_to(parse_reference(text), directory, settings, (lambda _: target) if target else None)
@@ -70,6 +73,8 @@ def _pull_from_registry(text: str, directory: Path, target: str | None, plain_ht
 
 def _artifact(client: Client, name: str, version: int | None, target: str | None) -> tuple[Digest, Description]:
     """Returns the artifact, and its version's metadata and tokenizer. Raises `NotReady` if there is none."""
+    from service.cli.published import version_description
+
     versions = client.model(name)["versions"]
     wanted = [each for each in versions if version in (None, each["version"])]
     if target is None:
@@ -96,6 +101,7 @@ def _write(client: Client, artifact: Digest, described: Description, directory: 
     """
     from service.cache import OciLayout
     from service.cache.metadata import attach_metadata
+    from service.cli.artifacts import fetch
 
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".octet-", dir=directory.parent) as beside:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.text import Text
 
-from service.cli.artifacts import send_score
-from service.cli.client import Client
 from service.cli.commands.remote.rm import name_and_version
+from service.cli.connection import connect
+from service.cli.following import BUILT, NOT_BUILT, error_of, short_id
 from service.cli.options import (
     AcceptOption,
     BatchOption,
@@ -35,6 +30,7 @@ from service.cli.options import (
     ModelFileOrArtifact,
     NormalizeOption,
     NumericsOption,
+    PlainHttpOption,
     PoolingOption,
     ResizeOption,
     SamplingRateOption,
@@ -50,41 +46,14 @@ from service.cli.options import (
     load_checked,
     metadata_from,
     server_flag,
-    server_url,
 )
 from service.cli.output import Output, reporting
-from service.cli.published import (
-    UNDESCRIBED,
-    Description,
-    describe_artifact,
-    describe_file,
-    folder_query,
-    packed_folder,
-    show_folder,
-    show_variants,
-    target_of,
-    version_of,
-)
-from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
-from service.cli.reports import attached, is_verified, label, summary
-from service.cli.stages import StageView
-from service.compiler.importers.published.files import Folder
-from service.compiler.importers.published.reading import is_published, name_of
-from service.compiler.importers.published.variants import choose
-from service.compiler.importers.uploads import upload_of
-from service.core.builds.build import Stage
-from service.core.builds.fixed import parse_fixed
-from service.core.builds.options import parse_open_shapes
-from service.core.errors import BuildFailed, Different, OctetError, from_json
+from service.core.errors import Different
 from service.core.models.model import model_name_of
 from service.core.models.text import TextProcessing, parse_pooling
-from service.core.target import ALL
 
-_NOT_BUILT = ("failed", "canceled")
-_BUILT = ("succeeded", "different")
-
-# A function that uploads a file. It calls its argument with the number of bytes of each chunk that was sent.
-Send = Callable[[Callable[[int], None]], dict[str, Any]]
+if TYPE_CHECKING:
+    pass
 
 
 def push(
@@ -145,6 +114,26 @@ def push(
 
     Other batch sizes and tuning run as separate builds in the background; octet builds lists them.
     """
+    from service.cli.artifacts import send_score
+    from service.cli.published import (
+        Description,
+        describe_artifact,
+        describe_file,
+        folder_query,
+        packed_folder,
+        show_folder,
+        show_variants,
+        target_of,
+    )
+    from service.cli.pushing import follow_other_targets, push_artifact, push_model
+    from service.compiler.importers.published.files import Folder
+    from service.compiler.importers.published.reading import is_published, name_of
+    from service.compiler.importers.published.variants import choose
+    from service.compiler.importers.uploads import upload_of
+    from service.core.builds.fixed import parse_fixed
+    from service.core.builds.options import parse_open_shapes
+    from service.core.target import ALL
+
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": joined_shapes(input_shape)} if input_shape else {}
     options |= {"fix": joined_values(fix)} if fix else {}
@@ -164,7 +153,7 @@ def push(
     if file.is_dir() and not is_folder and (target, numerics, options) != ("host", None, {"batch": "1"}):
         which = "--target, --numerics, --batch, --tune, --input-shape and --fix"
         raise typer.BadParameter(f"{file} is already compiled, so {which} do not apply")
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         ways = parse_pooling(pooling) if pooling else ()
         text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
         metadata = metadata_from(labels, mean, std, resize, layout, task, text, sampling_rate, columns)
@@ -195,28 +184,30 @@ def push(
                 "fixed_inputs": parse_fixed(joined_values(fix)),
                 "accept_differences": accept_differences,
             }
-            pushed["others"] = _follow_other_targets(client, name, pushed["build"], common, output, detach)
+            pushed["others"] = follow_other_targets(client, name, pushed["build"], common, output, detach)
         if as_json:
             output.document(pushed)
         else:
             for each in (pushed, *pushed.get("others", ())):
                 _show(output, each, server)
-        failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in _NOT_BUILT]
+        failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in NOT_BUILT]
         if failures:
-            raise _error_of(failures[0])
+            raise error_of(failures[0])
         for each in (pushed, *pushed.get("others", ())):
-            error = _error_of(each["build"]) if each["build"]["state"] == "different" else None
+            error = error_of(each["build"]) if each["build"]["state"] == "different" else None
             if isinstance(error, Different):
                 output.refuse(error)
 
 
 def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
+    from service.cli.registry import push_folder, push_served, with_plain_http
+
     settings = with_plain_http(load_checked(), plain_http)
     with reporting(as_json) as output:
         if Path(given).is_dir():
             digest = push_folder(Path(given), to, settings)
         else:
-            with Client(server_url(server), key) as client:
+            with connect(server, key) as client:
                 digest = push_served(client, *name_and_version(given), to, settings)
         if as_json:
             output.document({"reference": to, "digest": digest})
@@ -225,155 +216,12 @@ def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str
         output.next_command(f"octet pull {shlex.quote(to)} DIR")
 
 
-def push_model(
-    client: Client,
-    file: Path,
-    name: str,
-    target: str,
-    numerics: str | None,
-    output: Output,
-    options: Mapping[str, str] | None = None,
-    detach: bool = False,
-    described: Description = UNDESCRIBED,
-    on_uploaded: Callable[[dict[str, Any]], None] = lambda build: None,
-) -> dict[str, Any]:
-    """Pushes a model, follows the build to its end, and returns `{build, reports, cached, seconds}`.
-
-    Args:
-        on_uploaded: called with the response to the upload, which may be changed.
-
-    Raises:
-        OctetError: the server refused the file, or the build failed with this error.
-    """
-
-    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
-        return client.push(file, name, target, numerics, on_sent, options)
-
-    return _push_and_follow(client, file, name, send, output, detach, described, on_uploaded)
-
-
-def push_artifact(
-    client: Client,
-    archive: Path,
-    name: str,
-    output: Output,
-    detach: bool = False,
-    described: Description = UNDESCRIBED,
-    options: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Pushes an archive of an artifact, like `push_model`. The build of an archive verifies the artifact instead of
-    compiling.
-    """
-
-    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
-        return client.push_artifact(archive, name, on_sent, options)
-
-    return _push_and_follow(client, archive, name, send, output, detach, described)
-
-
-def _follow_other_targets(
-    client: Client, name: str, first: dict[str, Any], options: dict[str, Any], output: Output, detach: bool
-) -> list[dict[str, Any]]:
-    """Follows the other builds of a push for all targets. Returns one result of `push_model`'s form for each.
-
-    A failed build is not raised; its document contains the error.
-
-    Args:
-        options: the options that the builds have in common, in the API's form.
-    """
-    started_s = time.monotonic()
-    requested = client.request_builds(name, version_of(first, name), [ALL], options)
-    found: list[dict[str, Any]] = []
-    for build in {each["target"]: each for each in reversed(requested)}.values():
-        if build["id"] == first["id"]:
-            continue
-        cached = build["state"] in _BUILT
-        if not (cached or detach):
-            with suppress(OctetError):  # the build's document contains the error too
-                follow(client, build, output)
-            build = client.build(build["id"])
-        reports = attached(client, build["artifact"]) if build["artifact"] else {}
-        found.append({"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s})
-    return found
-
-
-def _push_and_follow(
-    client: Client,
-    file: Path,
-    name: str,
-    send: Send,
-    output: Output,
-    detach: bool,
-    described: Description,
-    on_uploaded: Callable[[dict[str, Any]], None] = lambda build: None,
-) -> dict[str, Any]:
-    started_s = time.monotonic()
-    build = upload_with_progress(file, send, output)
-    if described.metadata:
-        client.describe(name, version_of(build, name), described.metadata.to_json())
-    if described.tokenizer:
-        client.put_tokenizer(name, version_of(build, name), described.tokenizer)
-    if notice := (build.get("published") or {}).get("notice"):
-        output.note(notice)
-    on_uploaded(build)
-    extra = {"published": build.pop("published")} if build.get("published") else {}
-    cached = build["state"] in _BUILT
-    if not (cached or detach):
-        build = follow(client, build, output)
-    reports = attached(client, build["artifact"]) if build["artifact"] else {}
-    return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s, **extra}
-
-
-def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
-    """Shows the build's stages until it ends. Returns the finished build, whose state may be `different`.
-
-    Raises:
-        OctetError: the build failed or was canceled.
-    """
-    with StageView(output.progress) as view:
-        try:
-            for event in client.events(build["id"]):
-                at_s = datetime.fromisoformat(event.data["at"]).timestamp()
-                if event.kind == "log":
-                    view.log(event.data["line"])
-                elif event.kind in ("stage", "progress"):
-                    view.enter(Stage(event.data["stage"]), event.data.get("fraction", 0.0), at_s)
-                elif event.kind == "state":
-                    view.finish(at_s, succeeded=event.data["state"] not in ("failed", "different"))
-        except KeyboardInterrupt:
-            output.progress.print(f"The build continues; octet builds {short_id(build['id'])} shows its result.")
-            raise
-    build = client.build(build["id"])
-    if build["state"] not in _BUILT:
-        raise _error_of(build)
-    return build
-
-
-def short_id(build: str) -> str:
-    """Returns a prefix of a build's id that identifies the build; every command accepts such a prefix."""
-    return build[:8]
-
-
-def upload_with_progress(file: Path, send: Send, output: Output) -> dict[str, Any]:
-    """Calls `send`, which uploads `file`, and shows a progress bar meanwhile. Returns its result."""
-    columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(
-        *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
-    ) as progress:
-        task = progress.add_task("upload", total=file.stat().st_size)
-        return send(lambda sent: progress.advance(task, sent))
-
-
-def _error_of(build: dict[str, Any]) -> OctetError:
-    if build["error"]:
-        return from_json(build["error"])
-    return BuildFailed(f"build {short_id(build['id'])} was {build['state']}")
-
-
 def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
+    from service.cli.reports import is_verified, label, summary
+
     build = pushed["build"]
     where = f"{build['model']} version {build['version']}, {build['target']}, {build['numerics']}"
-    if build["state"] not in _BUILT:
+    if build["state"] not in BUILT:
         output.show(f"{where}: {build['state']} as build {short_id(build['id'])}")
         output.next_command(f"octet builds {short_id(build['id'])}{server_flag(server)}")
         return

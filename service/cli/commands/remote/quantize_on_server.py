@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.client import Client
-from service.cli.commands.remote.push import follow, push_model, upload_with_progress
+from service.cli.following import follow
 from service.cli.output import Output
 from service.cli.published import Description
+from service.cli.pushing import push_model, upload_with_progress
 from service.cli.reports import attached
 from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import InvalidInput

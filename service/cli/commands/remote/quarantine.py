@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.client import Client
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
+from service.cli.connection import connect
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
 from service.cli.output import Output, reporting
 from service.core.errors import NotFound
 
@@ -26,7 +26,7 @@ def quarantine(
     """List the artifacts that are quarantined because they crashed the server, or release one."""
     if forgive and artifact is None:
         raise typer.BadParameter("--forgive needs an ARTIFACT")
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         if forgive and artifact is not None:
             forgiven = client.forgive(artifact)
             output.document(forgiven) if as_json else output.show(f"{names(forgiven)} may run again")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.client import Client
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.connection import connect
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
 
 _MODEL = re.compile(r"(?P<name>([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
@@ -31,7 +31,7 @@ def rm(
     Requests that are running are still answered. The next hourly collection, or octet gc, deletes the files.
     """
     name, version = name_and_version(model)
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         deleted = client.delete(name, version, force)
         if as_json:
             output.document(deleted)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from service.cli.client import Client
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.connection import connect
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 _STYLE = {"within": "green", "outside": "bold red"}
 _NUMBERS = ("calibrated", "live", "clipped")
@@ -33,7 +36,7 @@ def saturation(
 
     Exit status 3: live data leaves the calibrated range of at least one tensor.
     """
-    with reporting(as_json) as output, Client(server_url(server), key) as client:
+    with reporting(as_json) as output, connect(server, key) as client:
         found = client.saturation(name, version, days)
         outside = [each["tensor"] for each in found["tensors"] if each["state"] == "outside"]
         if as_json:
@@ -61,6 +64,8 @@ def _described(found: dict[str, Any]) -> Iterator[Any]:
 
 
 def _table(tensors: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("tensor", *_NUMBERS, "state"):
         is_number = column in _NUMBERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,10 +28,11 @@ from service.cli.commands.servers.server_options import (
 )
 from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
 from service.cli.output import reporting
-from service.core.cluster.settings import Role
 from service.core.errors import InvalidInput
-from service.core.settings import Auth, Settings
 from service.core.system.installed import require_server
+
+if TYPE_CHECKING:
+    from service.core.settings import Settings
 
 
 def serve(
@@ -69,6 +70,9 @@ def serve(
     as_json: JsonOption = False,
 ) -> None:
     """Serve models: the API, predictions and, while builds are queued, a compile worker."""
+    from service.core.cluster.settings import Role
+    from service.core.settings import Auth
+
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
@@ -93,6 +97,9 @@ def api(
     as_json: JsonOption = False,
 ) -> None:
     """Run the API of a cluster: forwards predictions to the workers, loads no models and builds nothing."""
+    from service.core.cluster.settings import Role
+    from service.core.settings import Auth
+
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"grpc": False if no_grpc else None, "log_format": log_format}

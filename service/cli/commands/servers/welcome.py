@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from service.cli.options import load_checked, local_url
 from service.cli.output import Output
-from service.core.settings import Settings
 from service.core.system import logs
 
 if TYPE_CHECKING:
     from service.api.ops.supervisor import Started
     from service.compiler.sandbox import Finding
+    from service.core.settings import Settings
     from service.core.target import Host
     from service.workers.data_plane.alone import Source
 

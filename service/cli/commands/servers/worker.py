@@ -28,11 +28,10 @@ from service.cli.commands.servers.server_options import (
 )
 from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
 from service.cli.output import reporting
-from service.core.cluster.settings import Role
 from service.core.errors import InvalidInput
-from service.core.settings import Auth, Settings
 
 if TYPE_CHECKING:
+    from service.core.settings import Settings
     from service.workers.data_plane.alone import Source
     from service.workers.data_plane.orders import Members
 
@@ -72,6 +71,9 @@ def member(
     as_json: JsonOption = False,
 ) -> None:
     """Run predictions for a cluster, with the artifacts of one target; octet api forwards requests to it."""
+    from service.core.cluster.settings import Role
+    from service.core.settings import Auth
+
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
@@ -154,6 +156,8 @@ def _source(text: str, settings: Settings, target: str | None) -> Source:
 
 def _keys_of(settings: Settings) -> Callable[[], Members] | None:
     """Returns a function that builds the data plane's message with the API keys; None if no key is required."""
+    from service.core.settings import Auth
+
     if settings.auth is Auth.OFF or (settings.keys_file is None and settings.admin_key is None):
         return None
     from service.api.access import Access
