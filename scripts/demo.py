@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from service.cli.answers import bars
 from service.cli.client import Client
 from service.cli.commands.remote.predict import ask
 from service.cli.options import read_labels
 from service.cli.output import Output, reporting
-from service.cli.picture import as_blocks
+from service.cli.predicting.answers import bars
+from service.cli.predicting.picture import as_blocks
 from service.cli.pushing import push_model
 from service.cli.reports import summary
 

@@ -141,7 +141,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled folder on a picture or a tensor."""
-    from service.cli.answers import Answer, show_answer
+    from service.cli.predicting.answers import Answer, show_answer
     from service.core.verification.agreement import is_different
     from service.runtime.protocol import read_input
 

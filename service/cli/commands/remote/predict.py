@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.connection import connect
-from service.cli.formats import Format, OutputFormat
-from service.cli.inputs import Item, items_of
 from service.cli.options import (
     JsonOption,
     KeyOption,
@@ -24,11 +22,13 @@ from service.cli.options import (
     read_labels,
 )
 from service.cli.output import FAILURE, reporting
+from service.cli.predicting.formats import Format, OutputFormat
+from service.cli.predicting.inputs import Item, items_of
 from service.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from service.cli.answers import Answer
     from service.cli.client import Client
+    from service.cli.predicting.answers import Answer
     from service.core.models.arrays import Array
 
 
@@ -80,8 +80,8 @@ def predict(
 
     Several inputs are sent in parallel; their results are written in order. Exit status 1: an input failed.
     """
-    from service.cli.answers import show_answer
-    from service.cli.predictions import Predictor, predict_all, show_results
+    from service.cli.predicting.answers import show_answer
+    from service.cli.predicting.predictions import Predictor, predict_all, show_results
     from service.runtime.protocol import metadata_of, read_input, signature_of
 
     with reporting(as_json) as output, connect(server, key) as client:
@@ -123,7 +123,7 @@ def ask(
     Raises:
         InvalidInput: the number of inputs is not that of the model.
     """
-    from service.cli.answers import Answer
+    from service.cli.predicting.answers import Answer
     from service.runtime.protocol import metadata_of, signature_of
 
     described = described or client.metadata(name, version)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from service.cli.formats import Format
+from service.cli.predicting.formats import Format
 from service.core.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cli.formats import OutputFormat
-from service.cli.inputs import Item
 from service.cli.output import Output
-from service.cli.predictions import Predictor, predict_all, rows_of, show_results
+from service.cli.predicting.formats import OutputFormat
+from service.cli.predicting.inputs import Item
+from service.cli.predicting.predictions import Predictor, predict_all, rows_of, show_results
 from service.core.errors import InvalidInput, OctetError, QueueFull
 from service.core.models.metadata import NOTHING
 from service.core.models.signature import ModelSignature, Quantization, TensorSpec

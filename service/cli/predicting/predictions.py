@@ -16,9 +16,9 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 from rich.table import Table
 
 from service.cli.client import Client
-from service.cli.formats import OutputFormat
-from service.cli.inputs import Item
 from service.cli.output import Output
+from service.cli.predicting.formats import OutputFormat
+from service.cli.predicting.inputs import Item
 from service.core.errors import InvalidInput, OctetError
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from service.cli.answers import Answer, bars, is_classification, show_answer, top
 from service.cli.output import Output
+from service.cli.predicting.answers import Answer, bars, is_classification, show_answer, top
 from service.core.errors import InvalidInput
 from service.core.models.signature import Quantization, TensorSpec
 

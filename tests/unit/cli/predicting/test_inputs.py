@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.cli.formats import Format
-from service.cli.inputs import Item, items_of
+from service.cli.predicting.formats import Format
+from service.cli.predicting.inputs import Item, items_of
 from service.core.errors import InvalidInput
 
 

@@ -4,7 +4,7 @@ import io
 
 from PIL import Image
 
-from service.cli.picture import as_blocks
+from service.cli.predicting.picture import as_blocks
 
 
 def test_each_pixel_of_a_small_picture_is_two_characters() -> None:
