@@ -8,6 +8,8 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from service.api.access.rules import scopes_of
 from service.api.control import wire
@@ -16,7 +18,33 @@ from service.api.oip.document import PATHS, SCHEMAS, TAG
 from service.core.access.key import Scope
 
 _METHODS = ("get", "put", "post", "delete", "head", "patch")
-_PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
+_SCHEMA = "#/components/schemas/{model}"
+
+
+def _json(model: type[BaseModel]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _SCHEMA.format(model=model.__name__)}}}
+
+
+_PROBLEM = {"schema": {"$ref": _SCHEMA.format(model="Problem")}}
+# The data plane serves this route.
+_EMBEDDINGS = {
+    "/v1/embeddings": {
+        "post": {
+            "tags": ["openai"],
+            "summary": "Embed texts",
+            "description": "The model's task has to be `embed`. A text that is longer than the model's maximum is "
+            "truncated.",
+            "operationId": "embed",
+            "requestBody": {"required": True, "content": _json(wire.EmbeddingRequest)},
+            "responses": {
+                "200": {"description": "OK.", "content": _json(wire.Embeddings)},
+                "429": {"description": "The queue is full."},
+                "503": {"description": "The model has no build that could answer."},
+                "504": {"description": "The deadline has passed."},
+            },
+        }
+    }
+}
 _SECURITY = {
     "key": {
         "type": "http",
@@ -54,10 +82,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=_TAGS
     )
-    document["paths"] |= PATHS
+    document["paths"] |= PATHS | _EMBEDDINGS
     schemas = document["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    _, embeddings = models_json_schema(
+        [(wire.EmbeddingRequest, "validation"), (wire.Embeddings, "validation")], ref_template=_SCHEMA
+    )
+    schemas |= embeddings["$defs"]
     schemas |= {each.__name__: each.model_json_schema() for each in (wire.Problem, wire.PredictRequest)} | SCHEMAS
     document["components"]["securitySchemes"] = _SECURITY
     for name, path in document["paths"].items():

@@ -24,7 +24,7 @@ from service.core.settings import Settings
 
 if TYPE_CHECKING:  # NumPy is imported when it is used: a server of tensors does not need it here
     from service.core.models.metadata import ModelMetadata
-    from service.core.models.signature import ModelSignature, TensorSpec
+    from service.core.models.signature import ModelSignature
 
 _PARALLEL = 16  # the number of requests that one request becomes at a time
 # The interval at which a model's description is read again. The data plane learns of changes at the same interval.
@@ -182,7 +182,7 @@ class TaskPredictor:
             f"/v2/models/{quote(answer['model_name'], safe='')}/versions/{answer['model_version']}"
         )
         of_text = answer.get("parameters", {})
-        tokens = len(sample.tokens) if sample.tokens is not None else of_text.get("tokens")
+        tokens = of_text.get("tokens")
         real = real_values(outputs, model.signature.outputs)
         source = None
         if sample.text is not None and "token_offsets" in of_text:
@@ -213,8 +213,6 @@ class TaskPredictor:
             }
         model = await self.describe()
         specs = {spec.name: spec for spec in model.signature.inputs}
-        if sample.tokens is not None:
-            return {spec.name: _token_input(spec, sample.tokens, model.metadata) for spec in specs.values()}
         if sample.row is not None:
             from service.runtime.table import inputs_of_row
 
@@ -229,30 +227,6 @@ class TaskPredictor:
             raise InvalidInput(f"the model has {len(specs)} inputs", hint=f"send inputs by name: {', '.join(specs)}")
         ((name, spec),) = specs.items()
         return {name: sample.picture if sample.picture is not None else stored_values(sample.values, spec)}
-
-
-def _token_input(spec: TensorSpec, ids: Sequence[int], metadata: ModelMetadata) -> Any:
-    """Returns the tensor of an input for one text, `[1, tokens]`, padded if the model takes one length only."""
-    import numpy as np
-
-    from service.core.models.text import TokenInput
-
-    text = metadata.text
-    kind, length = text.data_of(spec.name), spec.shape[-1] if spec.shape[-1] > 0 else len(ids)
-    if kind is None:
-        raise InvalidInput(f"the model has an input {spec.name!r}, which does not come from text", tensor=spec.name)
-    if len(ids) > length:
-        raise InvalidInput(f"the model takes {length} tokens, not {len(ids)}", tensor=spec.name)
-    columns = {
-        TokenInput.IDS: ids,
-        TokenInput.MASK: [1] * len(ids),
-        TokenInput.TYPES: [0] * len(ids),
-        TokenInput.POSITIONS: range(len(ids)),
-    }
-    filling = (text.pad_id or 0) if kind is TokenInput.IDS else 0
-    tensor = np.full((1, length), filling, spec.dtype)
-    tensor[0, : len(ids)] = columns[kind]
-    return tensor
 
 
 def _error_of(response: PlaneResponse) -> OctetError:

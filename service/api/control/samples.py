@@ -34,14 +34,12 @@ class Sample:
         pair: the second text of a pair, whose first is `text`.
         values: real values for the only input, in nested lists or one list.
         inputs: real values for each input, by name.
-        tokens: the token ids of a text.
         row: a row of a table.
     """
 
     picture: bytes | None = None
     text: str | None = None
     pair: str | None = None
-    tokens: Sequence[int] | None = None
     values: Any = None
     inputs: Mapping[str, Any] | None = None
     row: Row | None = None

@@ -161,26 +161,12 @@ class TextProcessing:
 
     def data_of(self, input_name: str) -> TokenInput | None:
         """Returns the data that an input of the model receives, or None if the input is not one of a text model."""
-        return self.inputs.get(input_name) or _USUAL_INPUTS.get(input_name)
+        return self.all_inputs.get(input_name)
 
-    def with_prompt(self, text: str, name: str) -> str:
-        """Returns a text after the prompt of this name. The default prompt is added later, so it is left out here.
-
-        Raises:
-            InvalidInput: no prompt has this name, or the default prompt would be added as well.
-        """
-        if name not in self.prompts:
-            raise InvalidInput(
-                f"the model has no prompt {printable(name)!r}", hint=f"its prompts: {', '.join(self.prompts) or 'none'}"
-            )
-        if name == self.default_prompt:
-            return text
-        if self.prompts.get(self.default_prompt):
-            raise InvalidInput(
-                f"the model's default prompt is {self.default_prompt!r}, which is added to every text",
-                hint="leave out prompt_name, or change default_prompt of the version",
-            )
-        return self.prompts[name] + text
+    @property
+    def all_inputs(self) -> Mapping[str, TokenInput]:
+        """The data that each input receives, by its name, with the usual names."""
+        return {**_USUAL_INPUTS, **self.inputs}
 
     def over(self, other: TextProcessing) -> TextProcessing:
         """Returns this processing with missing members taken from `other`. The tokenizer and its size are taken

@@ -27,7 +27,7 @@ from service.core.models.signature import TensorSpec
 from service.core.models.task import Task
 from service.core.models.text import Side, TextProcessing
 from service.runtime.results.boxes import LEAST_SCORE, boxes_of
-from service.runtime.results.pooling import pool
+from service.runtime.results.pooling import normalized, pool
 from service.runtime.results.scoring import activated as activated
 from service.runtime.results.scoring import label_of
 from service.runtime.results.spans import TokenizedText, spans_of
@@ -200,6 +200,4 @@ def _embedding(values: Array, text: TextProcessing, tokens: int | None) -> Array
                 hint="set text.pooling of the version, such as mean or cls",
             )
         vector = pool(used, text.pooling)
-    if text.normalize:
-        vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
-    return vector
+    return normalized(vector) if text.normalize else vector

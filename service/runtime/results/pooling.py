@@ -1,5 +1,7 @@
 """Combines the vectors of a text's tokens into one vector, as the module Pooling of sentence-transformers does.
 
+The data plane computes the same bits: native/plane/answer/embedding.cc.
+
 All arithmetic is in float32. Sums add the tokens one after the other, from the first to the last; PyTorch adds them in
 another order, so means agree with it within the bounds of float32 sums. The other ways give the same bits.
 """
@@ -22,6 +24,15 @@ def pool(vectors: Array, ways: Sequence[Pooling]) -> Array:
     """
     joined: Array = np.concatenate([_pool(vectors, way) for way in ways])
     return joined
+
+
+def normalized(vector: Array) -> Array:
+    """Returns a float32 vector divided by its Euclidean norm; a vector of zeros stays one. The norm is computed in
+    float64, where the squares are exact, with a sum from the first to the last.
+    """
+    doubles = vector.astype(np.float64)
+    norm = np.sqrt(np.cumsum(doubles * doubles)[-1])
+    return np.asarray(vector / np.float32(max(norm, 1e-12)))
 
 
 def _pool(vectors: Array, way: Pooling) -> Array:

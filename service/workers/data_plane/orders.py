@@ -14,6 +14,8 @@ from service import __version__
 from service.core.access.usage import KeyUsage
 from service.core.models.metadata import ModelMetadata
 from service.core.models.picture import MAX_PIXELS
+from service.core.models.task import Task
+from service.core.models.text import Side, TextProcessing
 from service.core.settings import Auth, Settings
 
 Members = dict[str, Any]
@@ -129,6 +131,21 @@ def describe(metadata: ModelMetadata, tokenizer: Path | None = None, *, is_parti
         **({"parameters": known} if known else {}),
         **({"preprocessing": preprocessing} if preprocessing else {}),
         **({"tokenizer": str(tokenizer), "text": text} if tokenizer else {}),
+        **({"embedding": _embedding(metadata.text)} if metadata.task is Task.EMBED else {}),
+    }
+
+
+def _embedding(text: TextProcessing) -> Members:
+    """Returns what the data plane needs to compute embeddings: `native/plane/request/embedding_rules.h`."""
+    return {
+        "output": text.output,
+        "pooling": list(text.pooling),
+        "normalizes": bool(text.normalize),
+        "pads_left": text.padding_side is Side.LEFT,
+        "pad_id": text.pad_id or 0,
+        "inputs": dict(text.all_inputs),
+        "prompts": dict(text.prompts),
+        "default_prompt": text.default_prompt,
     }
 
 

@@ -178,6 +178,14 @@ void Output::write_json(std::string& text) const {
   text.push_back(']');
 }
 
+std::vector<float> Output::reals() const {
+  return by_type(datatype, bytes(), [](auto* elements, size_t count) {
+    std::vector<float> numbers(count);
+    for (size_t index = 0; index < count; ++index) numbers[index] = static_cast<float>(elements[index]);
+    return numbers;
+  });
+}
+
 Output output_of(const Signature& signature, const WantedOutput& wanted, const Stored& stored) {
   const TensorSpec& spec = signature.outputs[wanted.index];
   std::string_view bytes(static_cast<const char*>(stored.memory), stored.bytes);

@@ -36,6 +36,8 @@ struct Output {
   }
   // Appends the elements as a JSON array. Throws Problem if one is NaN or infinite, which JSON cannot express.
   void write_json(std::string& text) const;
+  // Returns the elements as float32.
+  std::vector<float> reals() const;
 };
 
 // Throws Problem if a classification is requested and an element is NaN, which cannot be ordered.

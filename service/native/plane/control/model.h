@@ -17,6 +17,7 @@
 #include "control/names.h"
 #include "control/report.h"
 #include "queue/model_queue.h"
+#include "request/embedding_rules.h"
 #include "request/signature.h"
 #include "request/tensor.h"
 
@@ -53,6 +54,8 @@ struct Model {
   std::string text_json;           // the processing of texts, as JSON; empty if the model takes none
   std::string tokenizer;           // the path of the tokenizer, which identifies it
   std::shared_ptr<OpenFile> tokenizer_file;  // null if the model takes no texts
+  // Shared, because a new description replaces it while requests use it. Null if the model computes no embeddings.
+  std::shared_ptr<const EmbeddingRules> embedding;
   std::string parameters_json;  // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;

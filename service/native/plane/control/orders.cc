@@ -151,16 +151,19 @@ void Orders::describe(std::string_view its) {
   int64_t key = 0;
   std::vector<std::string> labels;
   std::string parameters, preprocessing, processing, tokenizer;
+  std::shared_ptr<const EmbeddingRules> embedding;
   bool passes = false;
   int64_t inherited = -1;  // the descriptor of the tokenizer, for a process without a control plane
-  read_object(json, {{"key", whole(json, key)},
-                     {"inherited", whole(json, inherited)},
-                     {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
-                     {"preprocessing", [&] { preprocessing = json.value(); }},
-                     {"text", [&] { processing = json.value(); }},
-                     {"tokenizer", text(json, tokenizer)},
-                     {"passes", flag(json, passes)},
-                     {"parameters", [&] { parameters = json.value(); }}});
+  read_object(json,
+              {{"key", whole(json, key)},
+               {"inherited", whole(json, inherited)},
+               {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
+               {"preprocessing", [&] { preprocessing = json.value(); }},
+               {"text", [&] { processing = json.value(); }},
+               {"tokenizer", text(json, tokenizer)},
+               {"embedding", [&] { embedding = std::make_shared<const EmbeddingRules>(read_embedding_rules(json)); }},
+               {"passes", flag(json, passes)},
+               {"parameters", [&] { parameters = json.value(); }}});
   int descriptor = passes ? plane_.link.take_passed() : -1;
   if (plane_.is_alone && !passes && inherited >= 0) descriptor = static_cast<int>(inherited);
   std::shared_ptr<OpenFile> file = descriptor < 0 ? nullptr : std::make_shared<OpenFile>(descriptor);
@@ -172,6 +175,7 @@ void Orders::describe(std::string_view its) {
   found->second->text_json = std::move(processing);
   found->second->tokenizer = std::move(tokenizer);
   found->second->tokenizer_file = std::move(file);
+  found->second->embedding = std::move(embedding);
   found->second->parameters_json = std::move(parameters);
 }
 

@@ -44,21 +44,27 @@ struct HttpCall::HttpBodyParser final : BodyParser {
 };
 
 HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info, std::string model, std::string version,
-                   bool is_message)
-    : HttpExchange(connection, is_message ? Protocol::kGrpc : Protocol::kRest),
-      info_(info),
-      is_message_(is_message),
-      is_forwarded_(!is_message && (!info || is_about_model(*info)) && connection.plane().cluster.is_on()),
+                   Kind kind)
+    : HttpExchange(connection, kind == Kind::kMessage ? Protocol::kGrpc : Protocol::kRest),
       model_(std::move(model)),
       version_(std::move(version)),
-      began_s_(now_s()) {}
+      began_s_(now_s()),
+      info_(info),
+      is_message_(kind == Kind::kMessage),
+      names_model_in_body_(kind != Kind::kTensors),
+      is_forwarded_(!is_message_ && (!info || is_about_model(*info)) && connection.plane().cluster.is_on()) {}
 
 HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info, std::string model, std::string version)
-    : HttpCall(connection, info, std::move(model), std::move(version), false) {
+    : HttpCall(connection, info, std::move(model), std::move(version), Kind::kTensors) {
   traced_.route = version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer";
 }
 
-HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info) : HttpCall(connection, info, {}, {}, true) {
+HttpCall::HttpCall(HttpConnection& connection, std::optional<Info> info)
+    : HttpCall(connection, info, {}, {}, Kind::kMessage) {
+  traced_.route = connection.head().path();
+}
+
+HttpCall::HttpCall(HttpConnection& connection) : HttpCall(connection, {}, {}, {}, Kind::kNamed) {
   traced_.route = connection.head().path();
 }
 
@@ -72,7 +78,7 @@ void HttpCall::begin() {
     if (is_local_info()) return is_about_model(*info_) ? look_up() : describe(nullptr);
     read_headers();
     if (!has_separate_tensors()) incoming_.announce(connection_.head().content_length.value_or(0));
-    if (!is_message_) look_up();
+    if (!names_model_in_body_) look_up();
   });
 }
 
@@ -194,7 +200,7 @@ void HttpCall::on_body(std::string_view piece) {
 // Returns true if binary tensors follow the JSON, or are the whole body, and can be received directly into the inputs.
 bool HttpCall::has_separate_tensors() const {
   const auto& length = connection_.head().content_length;
-  if (!coding_.empty() || !length || is_message_ || is_forwarded_) return false;
+  if (!coding_.empty() || !length || names_model_in_body_ || is_forwarded_) return false;
   return facts_.is_raw() || (facts_.json_bytes && *facts_.json_bytes < *length);
 }
 
@@ -222,21 +228,24 @@ void HttpCall::on_body_end() {
   if (has_failed_ || is_local_info()) return;
   bool is_first = !std::exchange(has_body_ended_, true);
   if (is_first && !is_parsed_) body_ = incoming_.take();
-  if (is_first && is_message_) return guard([this] { read_message(); });
+  if (is_first && names_model_in_body_) return guard([this] { read_body(); });
   if (!has_model_) return;  // the model is not resolved yet; `look_up` will continue
   guard([this] {
     if (is_forwarded_) return find_sequence();
-    prediction_->times.arrived_s = now_s();
-    prediction_->acquire_slot();
-    if (is_message_) return fill();
-    if (!is_parsed_) return fill_body();
-    prediction_->fill();
-    submit();
+    predict();
   });
 }
 
-// The model's name is in the message.
-void HttpCall::read_message() {
+void HttpCall::predict() {
+  prediction_->times.arrived_s = now_s();
+  prediction_->acquire_slot();
+  if (is_message_) return fill();
+  if (!is_parsed_) return fill_body();
+  prediction_->fill();
+  submit();
+}
+
+void HttpCall::read_body() {
   if (info_) {
     std::tie(model_, version_) = name_and_version(view(body_));
     return look_up();
@@ -285,12 +294,18 @@ void HttpCall::respond(const Answer& answer) {
       .append(server_timing(prediction_->job->stages, now - prediction_->times.arrived_s))
       .append("\r\n");
   answer.append_to(response.body);
-  if (wanted_coding_.empty() || answer.bytes() < kWorthCompressing) return finish(response);
+  send(std::move(response));
+}
+
+void HttpCall::send(HttpResponse response) {
+  size_t bytes = 0;
+  for (std::string_view piece : response.body) bytes += piece.size();
+  if (wanted_coding_.empty() || bytes < kWorthCompressing) return finish(response);
   auto pieces = std::exchange(response.body, {});
-  compress(pieces, [this, response](const std::string& bytes, bool is_compressed) mutable {
+  compress(pieces, [this, response](const std::string& compressed, bool is_compressed) mutable {
     if (is_compressed) response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\n");
     response.headers.append("vary: accept-encoding\r\n");
-    response.body = {bytes};
+    response.body = {compressed};
     finish(response);
   });
 }

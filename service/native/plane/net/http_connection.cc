@@ -321,12 +321,17 @@ void HttpConnection::next() {
   wants_turn_ = !in_.empty() || may_read_;
 }
 
+Call* HttpConnection::find(int64_t id) {
+  if (!exchange_) return nullptr;
+  return id == id_ ? exchange_.get() : exchange_->part(id);
+}
+
 void HttpConnection::on_job(int64_t id) {
-  if (exchange_ && id == id_) exchange_->on_ran();
+  if (Call* call = find(id)) call->on_ran();
 }
 
 void HttpConnection::on_alarm(int64_t id, double now_s) {
-  if (exchange_ && id == id_) exchange_->on_alarm(now_s);
+  if (Call* call = find(id)) call->on_alarm(now_s);
 }
 
 // The client has disconnected.

@@ -109,6 +109,7 @@ class HttpConnection final : public Peer {
   void on_lost();
   void end(std::string_view farewell = {});
   bool has_long_rest() const;
+  Call* find(int64_t id);
 
   Plane& plane_;
   const int descriptor_;

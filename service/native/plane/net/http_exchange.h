@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,8 @@ class HttpExchange : public Call {
   virtual bool wants_body() const { return true; }  // False if the body must be read later.
   // The client has read the relayed bytes, so more can be sent.
   virtual void on_drained() {}
+  // Returns a prediction of which this exchange has several, by its number; null if it has no such prediction.
+  virtual Call* part(int64_t) { return nullptr; }
   virtual void on_gone() {}  // the client has disconnected, or is too slow
   void give_up(const Problem& problem) { refuse(problem); }
 

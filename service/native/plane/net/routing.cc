@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/embedding_call.h"
 #include "net/forward.h"
 #include "net/grpc_call.h"
 #include "net/http_call.h"
@@ -122,6 +123,10 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   }
   if (connection.plane().access.origins().is_preflight(head)) return std::make_unique<Preflight>(connection);
   if (auto message = of_cluster(connection)) return message;
+  if (path == "/v1/embeddings") {
+    if (head.method != "POST") return not_allowed(connection, "POST");
+    return std::make_unique<EmbeddingCall>(connection);
+  }
   if (path.substr(0, 3) != "/v2") return std::make_unique<Forward>(connection);
   auto segments = segments_of(path);
   if (auto regions = about_regions(connection, segments)) return regions;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,24 +80,3 @@ def test_the_data_of_an_input_follows_from_its_usual_name_unless_it_is_set() -> 
     assert NO_TEXT.data_of("token_type_ids") is TokenInput.TYPES
     assert NO_TEXT.data_of("ids") is None
     assert ALL.data_of("ids") is TokenInput.IDS
-
-
-PROMPTS = TextProcessing(prompts={"query": "q: ", "document": ""})
-
-
-def test_a_named_prompt_is_put_before_a_text() -> None:
-    assert PROMPTS.with_prompt("a", "query") == "q: a"
-    assert PROMPTS.with_prompt("a", "document") == "a"
-
-
-def test_the_default_prompt_is_not_added_twice() -> None:
-    defaulted = replace(PROMPTS, default_prompt="query")
-    assert defaulted.with_prompt("a", "query") == "a"
-    with pytest.raises(InvalidInput, match="default prompt is 'query'"):
-        defaulted.with_prompt("a", "document")
-
-
-@pytest.mark.parametrize("processing", [PROMPTS, NO_TEXT])
-def test_an_unknown_prompt_is_refused(processing: TextProcessing) -> None:
-    with pytest.raises(InvalidInput, match="no prompt 'other'"):
-        processing.with_prompt("a", "other")
