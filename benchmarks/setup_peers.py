@@ -99,11 +99,15 @@ ENVIRONMENTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = {each.name: each for each in ENVIRONMENTS}
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(known)}")
     parser.add_argument("--making", action="store_true")
     arguments = parser.parse_args()
+    if unknown := set(arguments.names) - known.keys():
+        parser.error(f"there is no environment {', '.join(sorted(unknown))}")
     home, failed = default_home(), []
     for environment in ENVIRONMENTS:
-        if arguments.making or not environment.making:
+        if environment.name in arguments.names if arguments.names else arguments.making or not environment.making:
             try:
                 install(home, environment)
             except (OSError, subprocess.CalledProcessError) as error:

@@ -19,6 +19,7 @@ import numpy as np
 from service.core.cluster.queueing import Scheduling
 from service.core.digest import digest_of
 from service.core.models.arrays import Array
+from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.settings import Settings
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.frames import Frames, frame
@@ -205,9 +206,15 @@ class Cluster:
             self.say({**answer, "problem": problem})
 
     def worker(
-        self, models: Mapping[str, FunctionRunner], certificate: Files | None = None, **members: Any
+        self,
+        models: Mapping[str, FunctionRunner],
+        certificate: Files | None = None,
+        metadata: ModelMetadata = NOTHING,
+        **members: Any,
     ) -> WorkerProcess:
-        """Starts another worker with `models` loaded. If `certificate` is given, it uses TLS."""
+        """Starts another worker with `models` loaded, which have this metadata. If `certificate` is given, it uses
+        TLS.
+        """
         settings = Settings(data_dir=Path("/nonexistent"), auth="on")
         messages: list[Mapping[str, Any] | Order] = [orders.configure(settings), orders.keys(True, (), KEY)]
         if certificate is not None:
@@ -216,7 +223,7 @@ class Cluster:
         for key, (name, runner) in enumerate(models.items(), 1):
             part = runner.part(1, digest_of(name.encode()))
             order = loads.load_parts(name, "1", "x86-64-v3", [part], runner.signature, Scheduling(queue_size=64))
-            messages.append({**order, "key": key})
+            messages += [{**order, "key": key}, {**orders.describe(metadata), "key": key}]
             named += [orders.Named(name, version, key, ["1"]) for version in ("", "1")]
         messages.append(orders.routes(named))
         started = _start(None, messages, program.PATH)

@@ -33,7 +33,7 @@ _OPEN = re.compile(
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/keys (/[^/]+)?
     | /api/v1/(targets | audit | updates)
-    | /v1/(models | embeddings)
+    | /v1/(models | rerank)
     """,
     re.VERBOSE,
 )
