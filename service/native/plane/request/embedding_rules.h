@@ -16,7 +16,7 @@ namespace octet::plane {
 // The ways to combine the vectors of a text's tokens into one; service/runtime/results/pooling.py defines them.
 enum class Pooling : uint8_t { kMean, kMax, kCls, kLast, kMeanSqrt, kWeightedMean };
 
-// What an input receives, [1, tokens].
+// The data that an input receives, [1, tokens].
 enum class TokenData : uint8_t { kIds, kMask, kTypes, kPositions };
 
 struct EmbeddingRules {
