@@ -18,8 +18,6 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
 
 from service.core.errors import Different, InternalError, InvalidInput, OctetError
 from service.core.printable import json_text, printable, printable_text
@@ -131,26 +129,10 @@ def reporting(as_json: bool) -> Iterator[Output]:
 class _SafeConsole(Console):
     """A console that writes no control characters except those of its own styles, line breaks and tabs."""
 
-    def print(self, *objects: Any, **options: Any) -> None:
-        for each in objects:
-            if isinstance(each, Table):
-                _put_cells_on_one_line(each)
-        super().print(*objects, **options)
-
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
             each if each.control else Segment(printable_text(each.text), each.style) for each in buffer
         )
-
-
-def _put_cells_on_one_line(table: Table) -> None:
-    """Escapes line breaks in a table's cells: a name with a line break would look like a row of its own."""
-    for column in table.columns:
-        for index, cell in enumerate(column._cells):
-            if isinstance(cell, str) and "\n" in cell:
-                column._cells[index] = printable(cell)
-            elif isinstance(cell, Text) and "\n" in cell.plain:
-                column._cells[index] = Text("\\n").join(cell.split("\n", allow_blank=True))
 
 
 def _console(stderr: bool) -> Console:

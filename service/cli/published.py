@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from service.cli.client import Client
 from service.cli.output import Output
 from service.cli.quantities import size
+from service.cli.tables import Table, facts, number, text, whole
 from service.compiler.importers.published.archives import pack_folder
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.tokenizers import TOKENIZER, check_tokenizer
@@ -126,10 +124,7 @@ def show_folder(output: Output, client: Client, name: str, folder: Folder, build
     metadata = version_metadata(client, name, version_of(build, name))
     found = build["published"]
     if not output.as_json:
-        table = Table.grid(padding=(0, 2))
-        for title, value in _rows(folder, found, metadata):
-            table.add_row(Text(title, style="bold"), value)
-        output.show(table)
+        output.show(facts(_rows(folder, found, metadata)))
     if found["lacks_pooling"] and metadata.task is Task.EMBED and not metadata.text.pooling:
         output.note("the folder does not define how to combine the vectors of the tokens: --pooling mean or cls does")
     if found["input_shape"]:
@@ -156,10 +151,10 @@ def show_variants(output: Output, root: Path, variant: str | None, target: str) 
     if output.as_json:
         output.document({"variants": [{**vars(each), "chosen": each == chosen} for each in variants]})
         return
-    table = Table("variant", "file", "precision", "size", "", box=None, padding=(0, 2, 0, 0))
+    table = Table(whole("variant"), text("file"), whole("precision"), number("size"), whole())
     for each in variants:
         mark = "chosen" if each == chosen else ""
-        table.add_row(each.name, each.file, each.precision, size(each.size_bytes), mark)
+        table.add(each.name, each.file, each.precision, size(each.size_bytes), mark)
     output.show(table)
 
 

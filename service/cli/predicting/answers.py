@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 from rich.text import Text
 
 from service.cli.options import read_labels
 from service.cli.output import Output
+from service.cli.tables import Table, number, whole
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
@@ -118,15 +118,12 @@ def bars(best: Sequence[Mapping[str, Any]]) -> Table:
     values = [entry["value"] for entry in best]
     are_shares = min(values) >= 0 and max(values) <= 1
     low, span = (0.0, 1.0) if are_shares else (min(values), max(values) - min(values) or 1.0)
-    table = Table.grid(padding=(0, 1))
-    table.add_column(justify="right")
-    table.add_column(min_width=_BAR_COLUMNS)
-    table.add_column(justify="right")
+    table = Table(number(), whole(), number())
     for rank, entry in enumerate(best):
         style = "bold green" if rank == 0 else "dim"
-        bar = Text("█" * round((entry["value"] - low) / span * _BAR_COLUMNS), style=style)
+        bar = Text(("█" * round((entry["value"] - low) / span * _BAR_COLUMNS)).ljust(_BAR_COLUMNS), style=style)
         value = f"{entry['value']:.1%}" if are_shares else f"{entry['value']:g}"
-        table.add_row(Text(entry["label"], style=style), bar, Text(value, style=style))
+        table.add(Text(entry["label"], style=style), bar, Text(value, style=style))
     return table
 
 

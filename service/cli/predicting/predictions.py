@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
 
 from service.cli.client import Client
 from service.cli.output import Output
 from service.cli.predicting.formats import OutputFormat
 from service.cli.predicting.inputs import Item
+from service.cli.tables import Table, text
 from service.core.errors import InvalidInput, OctetError
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
@@ -175,13 +175,13 @@ class _TableWriter:
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._table = Table("input", "result", box=None, padding=(0, 2, 0, 0))
+        self._table = Table(text("input"), text("result"))
 
     def add(self, item: Item, result: Result) -> None:
-        self._table.add_row(item.name, _shortened(result))
+        self._table.add(item.name, _shortened(result))
 
     def end(self) -> None:
-        if self._table.rows:
+        if self._table.row_count:
             self._output.show(self._table)
 
 

@@ -23,6 +23,7 @@ from service.cli.options import (
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
+from service.cli.tables import Table, number, text, whole
 from service.core.digest import Digest, parse_digest
 
 if TYPE_CHECKING:
@@ -110,16 +111,22 @@ def _layout(
 
 
 def show(output: Output, rows: Sequence[Mapping[str, Any]], machine: str) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("threads", "batch", "calls", *_TIMES, "per second"):
-        table.add_column(column, no_wrap=True, justify="right")
-    table.add_column("min … p99", no_wrap=True)
-    table.add_column("on cores", no_wrap=True)
+    table = Table(
+        number("threads"),
+        number("batch", leave=3),
+        number("calls", leave=5),
+        number("min", leave=6),
+        number("p50"),
+        number("p90", leave=4),
+        number("p99"),
+        number("max", leave=7),
+        number("per second"),
+        whole("min … p99", leave=2),
+        text("on cores", leave=1),
+    )
     for row in rows:
         times = (duration(row[f"{time}_s"]) for time in _TIMES)
-        table.add_row(
+        table.add(
             *(str(row["threads"]), str(row["batch"]), f"{row['calls']:,}", *times, count(row["per_s"])),
             Text(sparkline(row["histogram"]["calls"]), style="green"),
             ", ".join(map(str, row["cores"])),

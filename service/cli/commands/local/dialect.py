@@ -11,6 +11,7 @@ import typer
 from service.cli.options import JsonOption, configure_dialects, load_checked
 from service.cli.output import FAILURE, reporting
 from service.cli.quantities import count
+from service.cli.tables import Table, number, text, whole
 from service.core.builds.numerics import ONNXRUNTIME, parse_mode
 from service.core.errors import InvalidInput
 from service.core.system.installed import require_compiler
@@ -29,8 +30,6 @@ dialect = typer.Typer(help="Show and prove what a Python file adds to the compil
 @dialect.command()
 def show(files: Files, allow_unsandboxed: AllowUnsandboxedOption = False, as_json: JsonOption = False) -> None:
     """List the operators, patterns, passes and file formats of dialects."""
-    from rich.table import Table
-
     with reporting(as_json) as output:
         require_compiler()
         from service.compiler.build.dialects import add_formats
@@ -40,15 +39,15 @@ def show(files: Files, allow_unsandboxed: AllowUnsandboxedOption = False, as_jso
         if as_json:
             output.document([each.to_json() for each in found])
             return
-        table = Table("dialect", "adds", "")
+        table = Table(whole("dialect"), text("adds"), text())
         for each in found:
             for name in each.operators:
-                table.add_row(each.name, "operator", name)
+                table.add(each.name, "operator", name)
             for kind, names in (("pattern", each.patterns), ("pass", each.passes)):
                 for name in names:
-                    table.add_row(each.name, kind, name)
+                    table.add(each.name, kind, name)
             for made in each.formats:
-                table.add_row(each.name, "format", f"{made.name}, compiled in {made.numerics}")
+                table.add(each.name, "format", f"{made.name}, compiled in {made.numerics}")
         output.show(table)
 
 
@@ -72,7 +71,6 @@ def prove(
 
     Runs the code of the files in this process. Exit status 1: a result differs, or an operator has no form to compare.
     """
-    from rich.table import Table
 
     from service.core.target import TARGETS, detect_host, parse_target
 
@@ -99,10 +97,12 @@ def prove(
         if as_json:
             output.document([dataclasses.asdict(each) for each in proofs])
         else:
-            table = Table("operator", "form", "target", "compared", "different", "")
+            table = Table(
+                whole("operator"), text("form"), whole("target"), number("compared"), number("different"), text()
+            )
             for each in proofs:
                 numbers = (count(each.compared), count(each.different)) if each.compared else ("", "")
-                table.add_row(each.operator, each.form, each.target, *numbers, each.refusal)
+                table.add(each.operator, each.form, each.target, *numbers, each.refusal)
             output.show(table)
         compared = {each.operator for each in proofs if each.compared}
         if any(each.different for each in proofs) or compared != set(operator or known):

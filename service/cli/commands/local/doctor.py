@@ -9,10 +9,9 @@ from rich.text import Text
 
 from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption, load_checked, server_url
 from service.cli.output import FAILURE, reporting
+from service.cli.tables import Table, text, whole
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.cli.commands.local.checks import Check
     from service.core.settings import Settings
 
@@ -64,12 +63,10 @@ def _repair(settings: Settings) -> list[Check]:
 
 
 def _table(checks: list[Check]) -> Table:
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 1))
+    table = Table(whole(), whole(), text())
     for check in checks:
         mark, style = _MARKS[check.state]
-        table.add_row(Text(mark, style=style), Text(check.name, style="dim"), Text(check.detail))
+        table.add(Text(mark, style=style), Text(check.name, style="dim"), check.detail)
         if check.hint:
-            table.add_row("", "", Text(f"→ {check.hint}", style="italic"))
+            table.add("", "", Text(f"→ {check.hint}", style="italic"))
     return table

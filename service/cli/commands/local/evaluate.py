@@ -36,6 +36,7 @@ from service.cli.options import (
     metadata_from,
 )
 from service.cli.output import Output, reporting
+from service.cli.tables import Table, whole
 from service.evaluate.choices import MOST_CASES, MOST_SAMPLES, RUNTIMES
 
 if TYPE_CHECKING:
@@ -237,19 +238,17 @@ def _bars(output: Output) -> Iterator[Tick]:
 
 
 def _show(output: Output, found: Evaluation, report: Path | None) -> None:
-    from rich.table import Table
-
     subject = found.subject
     output.show(Text(f"{subject.artifact} of {subject.title}, for {subject.target}, {subject.numerics}"))
     table = Table(
-        f"{found.inputs} inputs of {found.data}",
-        "Octet",
-        *([found.reference or "reference"] if found.comparison else []),
-        box=None,
+        whole(f"{found.inputs} inputs of {found.data}"),
+        whole("Octet"),
+        *([whole(found.reference or "reference")] if found.comparison else []),
     )
     for name, metric in found.metrics.items():
         theirs = found.reference_metrics.get(name)
-        table.add_row(Text(_TITLES.get(name, name)), _text(metric), *([_text(theirs)] if theirs else []))
+        others = [_text(theirs) if theirs else ""] if found.comparison else []
+        table.add(Text(_TITLES.get(name, name)), _text(metric), *others)
     output.show(table)
     if found.comparison is not None:
         compared, largest = found.comparison, found.comparison.largest_difference

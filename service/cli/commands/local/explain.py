@@ -28,22 +28,18 @@ from service.cli.options import (
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
+from service.cli.tables import Table, number, text, whole
 from service.core.artifacts.explanation import GENERATED, TITLES
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.cache import OciLayout
     from service.cli.client import Client
     from service.core.artifacts.explanation import Explanation, Layer
 
-_NAME_COLUMNS = 28
-_RATES = ("MAC", "time", "GMAC/s", "of peak")
+_RATES = (number("MAC", leave=2), number("time"), number("GMAC/s", leave=1), number("of peak", leave=4))
 _GENERATED = ("none", TITLES[GENERATED])
-_NUMBERS = ("layers", *_RATES, "share")
-_PROSE = ("layer", "operators", "")
 
 
 def explain(
@@ -158,10 +154,10 @@ def explain_served(
 def show(output: Output, digest: Digest, explanation: Explanation) -> None:
     """Shows the layers in order, then totals by kernel family and by type of code."""
     output.show(Text(digest, style="bold"), Text(_measured_by(explanation), style="dim"))
-    table = _table("layer", "operators", "kernel", *_RATES, "")
+    table = Table(text("layer"), text("operators", leave=3), whole("kernel"), *_RATES, text("how", leave=5))
     for layer in explanation.layers:
         for row, style in _rows(explanation, layer):
-            table.add_row(*row, style=style)
+            table.add(*row, style=style)
     families = _totals(explanation, "kernel", explanation.families())
     output.show(table, "", families, "", _kinds(explanation), "", *_notes(explanation))
 
@@ -175,17 +171,6 @@ def _measured_by(explanation: Explanation) -> str:
     return ", ".join([*parts, _counted(profile["rounds"], "round")])
 
 
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        # If the columns do not fit, only texts are folded: a number that is cut off would be misread.
-        is_number, is_prose = column in _NUMBERS, column in _PROSE
-        table.add_column(column, no_wrap=not is_prose, overflow="fold", justify="right" if is_number else "left")
-    return table
-
-
 def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields the row of a layer. If the layer is several functions of generated code, a row for each follows."""
     numbers = _numbers(explanation, layer.macs, layer.seconds)
@@ -196,15 +181,14 @@ def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, .
     yield (_short(layer.name), layer.operators or "generated code", "none", *numbers, why), "yellow"
     if len(layer.calls) > 1 or not layer.operators:
         for call in layer.calls:
-            yield ("", f"  {call.symbol}", "", "", duration(call.seconds), "", "", ""), "dim"
+            yield (f"  {call.symbol}", "", "", "", duration(call.seconds), "", "", ""), "dim"
 
 
 def _short(name: str) -> str:
     """Shortens a tensor's name. Converters name a tensor by the full paths of all layers that were fused into it. The
     end of the first path identifies the tensor.
     """
-    end = "/".join(name.split(";")[0].split("/")[-2:])
-    return end if len(end) <= _NAME_COLUMNS else "…" + end[1 - _NAME_COLUMNS :]
+    return "/".join(name.split(";")[0].split("/")[-2:])
 
 
 def _numbers(explanation: Explanation, macs: int, seconds: float) -> tuple[str, str, str, str]:
@@ -231,13 +215,13 @@ def _facts(layer: Layer) -> str:
 
 def _totals(explanation: Explanation, what: str, totals: Mapping[str, Mapping[str, Any]]) -> Table:
     """Returns a table with a row for each part of the layers, the longest time first, and their sum."""
-    table = _table(what, "layers", *_RATES, "share")
+    table = Table(whole(what), number("layers"), *_RATES, number("share"))
     for name, total in sorted(totals.items(), key=lambda part: -(part[1]["seconds"] or 0)):
         share = f"{total['seconds'] / explanation.seconds:.1%}" if explanation.seconds else ""
         numbers = _numbers(explanation, total["macs"], total["seconds"])
-        table.add_row(name, str(total["layers"]), *numbers, share, style="yellow" if name in _GENERATED else "")
+        table.add(name, str(total["layers"]), *numbers, share, style="yellow" if name in _GENERATED else "")
     numbers = _numbers(explanation, explanation.macs, explanation.seconds)
-    table.add_row("sum", str(len(explanation.layers)), *numbers, "", style="bold")
+    table.add("sum", str(len(explanation.layers)), *numbers, "", style="bold")
     return table
 
 

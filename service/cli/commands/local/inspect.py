@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from service.cli.options import (
     DialectOption,
@@ -23,12 +22,12 @@ from service.cli.options import (
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
+from service.cli.tables import Table
+from service.cli.tables import facts as labelled
 from service.core.errors import from_json
 from service.core.system.installed import require_compiler
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.core.models.facts import Facts, Outline
     from service.core.models.signature import TensorSpec
 
@@ -120,11 +119,9 @@ def look_into(
 
 def table_of(facts: Facts) -> Table:
     """Formats a model file's facts for people."""
-    from rich.table import Table
 
     from service.cli.reports import floating_lines
 
-    table = Table.grid(padding=(0, 2))
     rows = [
         *([("runs", _runs(facts))] if facts.integer_macs is not None else []),
         *([("class", facts.computes)] if facts.computes else []),
@@ -141,16 +138,11 @@ def table_of(facts: Facts) -> Table:
         ("multiply-accumulates", count(facts.macs)),
         ("operators", ", ".join(f"{times} {name}" for name, times in _most_first(facts))),
     ]
-    for label, value in rows:
-        table.add_row(Text(label, style="dim"), Text(value))
-    return table
+    return labelled(rows)
 
 
 def outline_table(outline: Outline) -> Table:
     """Formats the outline of a file that cannot be compiled: first the reason and what to do."""
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2))
     rows = [
         ("refused because", outline.error["message"]),
         *([("hint", outline.error["hint"])] if "hint" in outline.error else []),
@@ -160,9 +152,7 @@ def outline_table(outline: Outline) -> Table:
         ("quantized", "in part or whole" if outline.quantized else "no"),
         ("operators", ", ".join(f"{times} {name}" for name, times in _most_first(outline))),
     ]
-    for label, value in rows:
-        table.add_row(Text(label, style="dim"), Text(value))
-    return table
+    return labelled(rows)
 
 
 def _runs(facts: Facts) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from service.cli.output import Output
 from service.cli.quantities import duration
+from service.cli.tables import Table, number, text
 
 _SHOWN = 10  # the number of noisiest tensors to show
 _RAISED = {"wide": "of 16x8", "bfloat16": "in bfloat16", "kept": "kept in float"}  # member of the report -> its text
@@ -32,11 +32,13 @@ def show(output: Output, document: dict[str, Any]) -> None:
         output.show(_line("same class", same))
     for kind, counted in document.get("accuracy", {}).items():
         output.show(_line(f"{kind} right", counted))
-    table = Table("tensor", "signal to noise", title="Noise of the quantized model, the worst tensors first", box=None)
+    table = Table(
+        text("tensor"), number("signal to noise"), title="Noise of the quantized model, the worst tensors first"
+    )
     noisy = sorted(document["tensors_db"].items(), key=lambda each: _decibels(each[1]))[:_SHOWN]
     for name, value in (*document["outputs_db"].items(), *noisy):
         kind = "output " if name in document["outputs_db"] else ""
-        table.add_row(Text(kind + name), _noise(value))
+        table.add(Text(kind + name), _noise(value))
     output.show(table)
     if costs := document.get("sensitivity"):
         output.show(*_sensitivity(costs, "right" if "accuracy" in document else "same class"))
@@ -61,18 +63,21 @@ def _size(sizes: dict[str, int]) -> str:
 
 def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     layers = Table(
-        "layer", "output, with it alone in integers", title="Loss caused by each layer, the worst first", box=None
+        text("layer"),
+        number("output, with it alone in integers"),
+        title="Loss caused by each layer, the worst first",
     )
     for name, value in list(costs["layers_db"].items())[:_SHOWN]:
-        layers.add_row(Text(name), _noise(value))
+        layers.add(Text(name), _noise(value))
     times = ["latency"] if "latency_budget" in costs else []
     narrow = any(point["bfloat16"] for point in costs["curve"])
     kinds = {"kept": "in float", **({"bfloat16": "in bfloat16"} if narrow else {"wide": "of 16x8"})}
-    curve = Table(*kinds.values(), what, "output", *times, title="Loss of mixtures: the worst layers raised", box=None)
+    headings = (*kinds.values(), what, "output", *times)
+    curve = Table(*map(number, headings), title="Loss of mixtures: the worst layers raised")
     for point in costs["curve"]:
         counts = (str(len(point[kind])) for kind in kinds)
         taken = [duration(point["latency_ms"] / 1e3)] if times else []
-        curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]), *taken)
+        curve.add(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]), *taken)
     return layers, curve
 
 

@@ -11,11 +11,10 @@ from rich.text import Text
 
 from service.cli.options import JsonOption
 from service.cli.output import reporting
+from service.cli.tables import Table, text, whole
 from service.core.system.installed import CARDS_MODULE, CARDS_PACKAGE, COMPILER, GPUS, SERVER, is_installed
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.core.target import Host, Target
 
 
@@ -75,7 +74,7 @@ def targets(as_json: JsonOption = False) -> None:
             best = host.best.name if host.best else None
             output.document({"host": best, "targets": [each.to_json() for each in found]})
             return
-        output.show(_table(found, host))
+        output.show(_table(found, host), *(["* host"] if host.best else []))
         lacking = {name for each in found for name in each.compile}
         if lacking & COMPILER.keys():
             output.show(f"\nThis installation is runtime-only. To compile: {escape(SERVER)}")
@@ -86,17 +85,11 @@ def targets(as_json: JsonOption = False) -> None:
 
 
 def _table(found: list[Abilities], host: Host) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("", "target", "compile", "run, verify", "needs"):
-        table.add_column(heading, overflow="fold")
+    table = Table(whole(), whole("target"), whole("compile"), text("run, verify"), text("needs", leave=1))
     for each in found:
         needs = Text(f"{each.target.architecture}: {each.target.needs}", style="dim")
         mark = "*" if each.target is host.best else ""
-        table.add_row(mark, each.target.name, _cell(each.compile), _cell(each.run), needs)
-    table.caption = "* host" if host.best else None
-    table.caption_justify = "left"
+        table.add(mark, each.target.name, _cell(each.compile), _cell(each.run), needs)
     return table
 
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from service.cli.connection import connect
 from service.cli.options import DataDirOption, JsonOption, KeyOption, load_checked
 from service.cli.output import reporting
+from service.cli.tables import Table, text, whole
 from service.core.access.key import Key, Limits, Scope
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.api.access import Stores
     from service.core.settings import Settings
 
@@ -198,36 +198,35 @@ def _to_document(key: Key) -> Document:
 
 
 def _table_of_keys(known: Sequence[Document]) -> Table:
-    table = _table("id", "name", "tenant", "scopes", "limits", "made", "")
+    table = Table(
+        whole("id"),
+        text("name"),
+        whole("tenant", leave=3),
+        whole("scopes"),
+        whole("limits", leave=2),
+        whole("made", leave=1),
+        whole(),
+    )
     for key in known:
         limits = [f"{key['requests_per_s']:g}/s"] if key["requests_per_s"] else []
         limits += [f"{key['requests_per_day']:,}/day"] if key["requests_per_day"] else []
-        revoked = "[red]revoked[/red]" if key["revoked_at"] else ""
+        revoked = Text("revoked" if key["revoked_at"] else "", style="red")
         row = (
             key["id"],
-            escape(key["name"]),
+            key["name"],
             key.get("tenant", ""),
             ", ".join(key["scopes"]),
             ", ".join(limits),
             key["created_at"][:10],
         )
-        table.add_row(*row, revoked)
+        table.add(*row, revoked)
     return table
 
 
 def _table_of_entries(entries: Sequence[Document]) -> Table:
-    table = _table("when", "who", "what", "")
+    table = Table(whole("when"), whole("who"), whole("what"), text("details"))
     for entry in entries:
         what = {name: value for name, value in entry.items() if name not in _IN_COLUMNS and value is not None}
         details = " ".join(f"{name}={value}" for name, value in what.items())
-        table.add_row(entry["at"][:19].replace("T", " "), escape(entry["who"]), entry["action"], escape(details))
-    return table
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add(entry["at"][:19].replace("T", " "), entry["who"], entry["action"], details)
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -14,15 +14,11 @@ from service.cli.following import short_id
 from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
 from service.cli.quantities import duration
+from service.cli.tables import Table, number, whole
 from service.core.verification.agreement import Outcome
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "different")
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
-_NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
 # Outcome in the numerics report -> text. If the artifact could not run where it was built, a worker has verified it,
 # and the text is "verified".
@@ -62,17 +58,27 @@ def matrix(
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("pool", "target", "state", "numerics", "checked", *_NUMBERS):
-        table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
+    table = Table(
+        whole("pool"),
+        whole("target"),
+        whole("state"),
+        whole("numerics", leave=3),
+        whole("checked", leave=7),
+        number("workers", leave=5),
+        number("loaded", leave=2),
+        number("p50"),
+        number("p99", leave=6),
+        number("per second"),
+        number("of peak", leave=1),
+        number("memory", leave=4),
+        number("cost per million", leave=8),
+    )
     for row in rows:
         state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
         checked = _checked(row)
         there = (str(row["workers"]), str(row["loaded"])) if row["pool"] else ("none", "")
         about = row["pool"] or "", row["target"], state, row["numerics"] or "", checked
-        table.add_row(*about, *there, *_figures(row))
+        table.add(*about, *there, *_figures(row))
     return table
 
 

@@ -15,12 +15,11 @@ from service.cli.connection import connect
 from service.cli.following import follow, short_id
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
 from service.cli.output import Output, reporting, where
+from service.cli.tables import Table, digest, facts, number, text, whole
 from service.core.builds.quantization import is_quantization
 from service.core.errors import Conflict
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from service.cli.client import Client
 
 
@@ -51,16 +50,19 @@ def models(
             return
         if not listed:
             return
-        table = _table("model", "version", "state", "aliases", "format", "size", "pushed", "source")
+        table = Table(
+            whole("model"),
+            whole("state"),
+            text("aliases"),
+            whole("format", leave=2),
+            number("size", leave=3),
+            whole("pushed", leave=4),
+            digest("source", leave=1),
+        )
         for model in listed:
-            row = (
-                model["name"],
-                str(model["version"]),
-                _version_state(model),
-                "; ".join(map(describe_alias, model["aliases"])),
-            )
-            about = model["format"], _size(model["size_bytes"])
-            table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
+            aliases = "; ".join(map(describe_alias, model["aliases"]))
+            about = model["format"], _size(model["size_bytes"]), _ago(model["created_at"]), model["source"]
+            table.add(f"{model['name']}:{model['version']}", _version_state(model), aliases, *about)
         output.show(table, *_reasons(listed), *_metadata(listed))
         if held := client.quarantine():
             show_quarantine(output, held, server)
@@ -140,15 +142,22 @@ def builds(
 def _builds(listed: list[dict[str, Any]]) -> Table | Text:
     if not listed:
         return Text("No builds yet.")
-    table = _table("build", "model", "target", "numerics", "state", "took", "requested")
+    table = Table(
+        whole("build"),
+        whole("model"),
+        text("target"),
+        whole("numerics", leave=1),
+        whole("state"),
+        number("took", leave=3),
+        whole("requested", leave=2),
+    )
     for build in listed:
         columns = f"{build['model']}:{build['version']}", _target(build), build["numerics"]
-        table.add_row(short_id(build["id"]), *columns, _state(build), _took(build), _ago(build["created_at"]))
+        table.add(short_id(build["id"]), *columns, _state(build), _took(build), _ago(build["created_at"]))
     return table
 
 
 def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
-    from rich.table import Table
 
     from service.cli.reports import attached, summary
 
@@ -163,11 +172,7 @@ def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
     }
     if error := build["error"]:
         rows |= {"error": error["message"]} | where(error)
-    table = Table.grid(padding=(0, 2))
-    for label, value in rows.items():
-        if value:
-            table.add_row(Text(label, style="dim"), value if isinstance(value, Text) else Text(value))
-    output.show(table)
+    output.show(facts((label, value) for label, value in rows.items() if value))
     if build["artifact"]:
         output.show(summary(attached(client, build["artifact"])))
 
@@ -210,17 +215,3 @@ def _ago(moment: str) -> str:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"
-
-
-def _short(digest: str) -> str:
-    """Returns a prefix of a digest that is long enough to identify it."""
-    return digest[: len("sha256:") + 12]
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table

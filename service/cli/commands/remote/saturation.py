@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -11,13 +11,9 @@ from rich.text import Text
 from service.cli.connection import connect
 from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
+from service.cli.tables import Table, number, text, whole
 
 _STYLE = {"within": "green", "outside": "bold red"}
-_NUMBERS = ("calibrated", "live", "clipped")
 
 
 def saturation(
@@ -64,16 +60,11 @@ def _described(found: dict[str, Any]) -> Iterator[Any]:
 
 
 def _table(tensors: list[dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("tensor", *_NUMBERS, "state"):
-        is_number = column in _NUMBERS
-        table.add_column(column, no_wrap=is_number, justify="right" if is_number else "left")
+    table = Table(text("tensor"), number("calibrated"), number("live"), number("clipped"), whole("state"))
     for each in tensors:
         state = Text(each["state"], style=_STYLE[each["state"]])
         ranges = (_range(each[which]) for which in ("stored", "live"))
-        table.add_row(Text(each["tensor"]), *ranges, _percent(each["clipped"]), state)
+        table.add(Text(each["tensor"]), *ranges, _percent(each["clipped"]), state)
     return table
 
 
