@@ -10,7 +10,8 @@ from fastapi import Depends, FastAPI
 from service import __version__
 from service.api import problems
 from service.api.control import openapi, page, paths
-from service.api.control.predicting import Predictions
+from service.api.control.predictions.jobs import Jobs
+from service.api.control.predictions.predicting import Predictions
 from service.api.control.queries import check_query
 from service.api.control.routes import (
     aliases,
@@ -20,6 +21,7 @@ from service.api.control.routes import (
     builds,
     compare,
     deletion,
+    jobs,
     keys,
     matrix,
     models,
@@ -70,6 +72,7 @@ def control_plane() -> FastAPI:
     for module in (
         models,
         predict,
+        jobs,
         openai,
         matrix,
         compare,
@@ -105,6 +108,7 @@ def create_app(services: Services) -> FastAPI:
     app = control_plane()
     app.add_middleware(with_middleware, services=services)
     app.state.services, app.state.predictions = services, Predictions(services.settings)
+    app.state.jobs = Jobs(services.jobs, Predictions(services.settings), services.stopping)
     app.router.lifespan_context = _lifespan
     app.router.routes[:0] = repository_routes.routes(services)
     app.router.routes += [*page.routes(), *page.reference_routes()]
@@ -123,3 +127,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with at_work(app.state.services):
         yield
     app.state.predictions.close()
+    app.state.jobs.predictions.close()

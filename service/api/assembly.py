@@ -20,7 +20,16 @@ from service.core.errors import OctetError, StoreUnreachable
 from service.core.settings import Settings
 from service.core.system.gpus import detect_gpus, usable_bytes
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, Database, LiveCountStore, ModelStore, VerificationStore, WorkerStore
+from service.db import (
+    AliasStore,
+    BuildStore,
+    Database,
+    LiveCountStore,
+    ModelStore,
+    PredictionJobStore,
+    VerificationStore,
+    WorkerStore,
+)
 from service.runtime.trust import Trust
 from service.workers.catalog import synchronize
 from service.workers.crashes import crashes_of
@@ -108,6 +117,7 @@ def assemble(
         aliases,
         workers,
         LiveCountStore(database),
+        PredictionJobStore(database, settings.jobs_kept_s, settings.max_jobs, settings.max_jobs_bytes),
         registry,
         plane,
         host,

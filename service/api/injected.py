@@ -6,7 +6,8 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from service.api.control.predicting import Predictions
+from service.api.control.predictions.jobs import Jobs
+from service.api.control.predictions.predicting import Predictions
 from service.api.services import Services
 
 
@@ -18,5 +19,10 @@ async def _predictions_of(request: Request) -> Predictions:
     return cast(Predictions, request.app.state.predictions)
 
 
+async def _jobs_of(request: Request) -> Jobs:
+    return cast(Jobs, request.app.state.jobs)
+
+
 ServicesOf = Annotated[Services, Depends(_of)]
+JobsOf = Annotated[Jobs, Depends(_jobs_of)]
 PredictionsOf = Annotated[Predictions, Depends(_predictions_of)]

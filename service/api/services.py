@@ -16,7 +16,15 @@ from service.core.cluster.worker import Worker
 from service.core.models.model import ModelVersion
 from service.core.settings import Settings
 from service.core.target import Host
-from service.db import AliasStore, BuildStore, LiveCountStore, ModelStore, VerificationStore, WorkerStore
+from service.db import (
+    AliasStore,
+    BuildStore,
+    LiveCountStore,
+    ModelStore,
+    PredictionJobStore,
+    VerificationStore,
+    WorkerStore,
+)
 from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
@@ -33,6 +41,7 @@ class Services:
 
     Attributes:
         live: the counts of the values that requests cause.
+        jobs: the predictions whose results clients fetch later.
         registry: the models that this server serves.
         plane: the data plane, which runs predictions.
         tracing: the traces of requests; None if requests are not traced.
@@ -50,6 +59,7 @@ class Services:
     aliases: AliasStore
     workers: WorkerStore
     live: LiveCountStore
+    jobs: PredictionJobStore
     registry: Registry
     plane: DataPlane | TenantPlanes
     host: Host

@@ -135,6 +135,13 @@ class Settings(BaseSettings, ClusterSettings, Serving, DataDir):
     )
     max_upload_bytes: int = Field(2 << 30, gt=0, description="size limit of an uploaded model, artifact or data set")
     max_predict_bytes: int = Field(64 << 20, gt=0, description="size limit of a prediction request")
+    jobs_kept_s: float = Field(
+        3600.0, gt=0, description="how long the result of a prediction with `Prefer: respond-async` can be fetched"
+    )
+    max_jobs: int = Field(1000, gt=0, description="the most such jobs that a tenant may have at a time, with results")
+    max_jobs_bytes: int = Field(
+        256 << 20, gt=0, description="the most bytes of the inputs and results of a tenant's jobs together"
+    )
     models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
 
     model_files: tuple[Path, ...] = Field(

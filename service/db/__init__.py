@@ -14,6 +14,7 @@ from service.db.database import Database
 from service.db.engines.notifications import Notifications, Watch
 from service.db.live_counts import LiveCountStore
 from service.db.models import ModelStore
+from service.db.prediction_jobs import PredictionJobStore
 from service.db.statistics import StageDurations, Statistics
 from service.db.verifications import VerificationClaim, VerificationStore
 from service.db.workers import WorkerStore
@@ -31,6 +32,7 @@ __all__ = [
     "ModelStore",
     "ModelVersion",
     "Notifications",
+    "PredictionJobStore",
     "StageDurations",
     "Statistics",
     "UsageTable",

@@ -225,6 +225,27 @@ live_counts = sa.Table(
     sa.Column("counts", sa.JSON, nullable=False),
 )
 
+# Prediction jobs with their results, as JSON text; see core.models.job. `size_bytes` counts what limits bound.
+prediction_jobs = sa.Table(
+    "prediction_jobs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("samples", sa.Integer, nullable=False),
+    sa.Column("completed", sa.Integer, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("alive_at", UtcDateTime, nullable=False),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("error", sa.JSON(none_as_null=True)),
+    sa.Column("result", sa.Text),
+    sa.Index("ix_prediction_jobs_tenant_key", "tenant", "key"),
+    sa.Index("ix_prediction_jobs_ended_at", "ended_at"),
+)
+
 # API keys, of which only the SHA-256 is stored. With SQLite, a file contains them instead.
 api_keys = sa.Table(
     "api_keys",

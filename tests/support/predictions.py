@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from service.api.control.predicting import Predictions
+from service.api.control.predictions.predicting import Predictions
 from service.api.control.routes import openai, predict
 from service.core.digest import digest_of
 from service.core.models.metadata import ModelMetadata

@@ -35,6 +35,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
     ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
+    ("/api/v1/jobs", (Scope.PREDICT,), (Scope.PREDICT,)),  # of predictions
     ("/api/v1/audit", (Scope.ADMIN,), (Scope.ADMIN,)),
     ("/api/v1/", (Scope.READ, Scope.PUSH), (Scope.PUSH,)),
 )

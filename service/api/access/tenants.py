@@ -31,7 +31,7 @@ _OPEN = re.compile(
     | /api/v1/models (/[^/]+ (/versions(/[^/]+(/tokenizer)?)? | /aliases(/[^/]+)? | /builds | /promote | /rollback
         | /predict | /quantizations(/[^/]+(/file)?)?)? )?
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
-    | /api/v1/keys (/[^/]+)?
+    | /api/v1/(keys | jobs) (/[^/]+)?
     | /api/v1/(targets | audit | updates)
     | /v1/(models | rerank)
     """,

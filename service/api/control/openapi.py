@@ -55,6 +55,7 @@ _SECURITY = {
 }
 _TAGS = [
     {"name": "models", "description": "Pushed models by name and version, their aliases and their deletion."},
+    {"name": "jobs", "description": "Predictions whose results clients fetch later."},
     {"name": "openai", "description": "Embeddings, as clients of OpenAI's API request them."},
     {"name": "builds", "description": "Compilations of a model for a target: their progress, results and logs."},
     {"name": "artifacts", "description": "Compiled models by digest, their reports, and the quarantine."},

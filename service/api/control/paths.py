@@ -27,6 +27,10 @@ def build(id: str) -> str:
     return f"{PREFIX}/builds/{id}"
 
 
+def job(id: str) -> str:
+    return f"{PREFIX}/jobs/{id}"
+
+
 def quantization(name: str, id: str) -> str:
     return f"{model(name)}/quantizations/{id}"
 

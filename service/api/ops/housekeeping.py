@@ -1,4 +1,6 @@
-"""Periodic tasks of the control plane: starts a compiler for queued builds, collects garbage, and trims the heap."""
+"""Periodic tasks of the control plane: starts a compiler for queued builds, collects garbage, deletes old jobs,
+and trims the heap.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from service.workers.garbage import Collector
 
 _logger = logging.getLogger(__name__)
 _EVERY_S, _TROUBLE_S = 0.2, 2.0
-_TRIM_EVERY_S = 60.0
+_CLEAN_EVERY_S = 60.0
 
 
 class Housekeeping:
@@ -28,9 +30,10 @@ class Housekeeping:
         """
         self._builds, self._lease_s = services.builds, services.settings.lease_s
         self._want_compiler = want_compiler
+        self._jobs = services.jobs
         self._watch = Watch(services.builds.notifications)
         self._is_wanted = False
-        self._trimmed_s = monotonic()
+        self._cleaned_s = monotonic()
         self._garbage = Collector(
             services.layout, services.builds, services.models, services.crashes, services.verifications
         )
@@ -51,6 +54,7 @@ class Housekeeping:
         if self._is_wanted:
             self._want_compiler()
         self._garbage.collect_if_due()
-        if monotonic() - self._trimmed_s > _TRIM_EVERY_S:
+        if monotonic() - self._cleaned_s > _CLEAN_EVERY_S:
             trim()
-            self._trimmed_s = monotonic()
+            self._jobs.clean_up()
+            self._cleaned_s = monotonic()

@@ -9,10 +9,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from service.api.control import predicting
-from service.api.control.plane_client import PlaneResponse
-from service.api.control.predicting import Predicted, Predictions, TaskPredictor
-from service.api.control.samples import Sample
+from service.api.control.predictions import predicting
+from service.api.control.predictions.plane_client import PlaneResponse
+from service.api.control.predictions.predicting import Predicted, Predictions, TaskPredictor
+from service.api.control.predictions.samples import Sample
 from service.core.digest import digest_of
 from service.core.errors import InvalidInput, TooLarge
 from service.core.models.metadata import ModelMetadata

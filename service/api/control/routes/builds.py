@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -13,6 +12,7 @@ from service.api.access.tenants import build_of, qualified, shorten_names, tenan
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.control.events import EVENT_SCHEMA, event_stream, last_event_of
+from service.api.control.preferences import MAX_WAIT_S, wait_of
 from service.api.control.waiting import wait_until
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -20,9 +20,6 @@ from service.core.builds.build import BuildState
 from service.core.models.model import NAME_PATTERN
 
 router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"], route_class=BoundedRoute)
-
-MAX_WAIT_S = 60
-_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.ASCII)
 
 
 @router.get("", summary="List the builds", response_model=wire.Builds)
@@ -77,7 +74,7 @@ async def get_build(
     def is_news(build: wire.Build) -> bool:
         return build.state.is_final or (if_none_match is not None and not _matches(views.etag(build), if_none_match))
 
-    wait_s = _wait_s(prefer)
+    wait_s = wait_of(prefer)
     build = await wait_until(look, is_news, wait_s or 0, services, request)
     headers = {"etag": views.etag(build), "cache-control": "no-cache"}
     if not build.state.is_final:
@@ -144,12 +141,6 @@ def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
 def _log_lines(services: Services, id: str) -> list[str]:
     logged = (event for event in services.builds.events(id) if event.kind == "log")
     return [f"{event.at.isoformat(timespec='milliseconds')} {event.data['line']}\n" for event in logged]
-
-
-def _wait_s(prefer: str | None) -> int | None:
-    """Parses the `wait` preference of RFC 7240. Returns None if the preference is missing or malformed."""
-    found = _WAIT.search(prefer or "")
-    return min(int(found[1]), MAX_WAIT_S) if found else None
 
 
 def _matches(etag: str, if_none_match: str) -> bool:

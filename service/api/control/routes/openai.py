@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request
 
 from service.api.access.tenants import short_name, tenant
 from service.api.control import wire
-from service.api.control.predicting import Predicted, Predictions, TaskPredictor
+from service.api.control.predictions.predicting import Predicted, Predictions, TaskPredictor
+from service.api.control.predictions.samples import Sample, limited
 from service.api.control.routes.predict import passed_headers
-from service.api.control.samples import Sample, limited
 from service.api.injected import PredictionsOf, ServicesOf
 from service.core.errors import InvalidInput
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.access.tenants import short_name
 from service.api.control import multipart, paths, wire
 from service.api.control.body import small_body
-from service.api.control.predicting import TaskPredictor
-from service.api.control.samples import Sample, samples_of
-from service.api.injected import PredictionsOf, ServicesOf
+from service.api.control.predictions.jobs import PARALLEL, PatientPredictor
+from service.api.control.predictions.predicting import TaskPredictor
+from service.api.control.predictions.samples import Sample, samples_of
+from service.api.control.preferences import RESPOND_ASYNC, wants_async
+from service.api.control.routes.jobs import job_document, owner_of_request
+from service.api.injected import JobsOf, PredictionsOf, ServicesOf
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
@@ -40,6 +43,7 @@ _BODY = {
     response_model_exclude_unset=True,
     openapi_extra=_BODY,
     responses={
+        202: {"model": wire.PredictionJob, "description": "The job was started; `Location` is its URL."},
         413: {"description": "The request is larger than the server accepts."},
         415: {"description": "The body has a type that is not the input of a model."},
         429: {"description": "The queue is full."},
@@ -52,10 +56,14 @@ async def predict_by_task(
     request: Request,
     services: ServicesOf,
     predictions: PredictionsOf,
+    jobs: JobsOf,
     version: Annotated[int | None, Query(ge=1, le=10**9, description="The version; by default the newest.")] = None,
     top: Annotated[int | None, Query(ge=1, le=10_000, description="The number of classes or boxes.")] = None,
     min_score: Annotated[float, Query(ge=0, le=1, description="Leave out boxes with a lower score.")] = 0.5,
-) -> dict[str, Any]:
+    prefer: Annotated[
+        str | None, Header(description="`respond-async`: respond at once with a job, whose result is fetched later.")
+    ] = None,
+) -> Any:
     """The body is a picture, or JSON with one member:
 
     - `image` or `sound`: a file in base64 or as a data: URL, or a list of files;
@@ -67,9 +75,15 @@ async def predict_by_task(
     The form of the result depends on the task of the version: `classes`, `boxes`, `spans`, `embedding`, `score`, or
     `outputs` without a task. All numbers are in real units.
     """
-    samples, is_list = await _samples(request, services.settings.max_predict_bytes)
+    (samples, is_list), size_bytes = await _samples(request, services.settings.max_predict_bytes)
     path = f"/v2/models/{short_name(name)}" + ("" if version is None else f"/versions/{version}")
-    model = TaskPredictor(predictions, path, passed_headers(request), top, min_score, computes_spans=True)
+    headers = passed_headers(request)
+    if wants_async(prefer):
+        patient = PatientPredictor(jobs.predictions, path, headers, top, min_score, True, PARALLEL)
+        job = await jobs.start(owner_of_request(), name, patient, samples, is_list, size_bytes)
+        applied = {"location": paths.job(job.id), "preference-applied": RESPOND_ASYNC}
+        return Response(job_document(job), 202, applied, "application/json")
+    model = TaskPredictor(predictions, path, headers, top, min_score, computes_spans=True)
     results = await model.predict_all(samples)
     return {"results": [each.to_json() for each in results]} if is_list else results[0].to_json()
 
@@ -79,11 +93,11 @@ def passed_headers(request: Request) -> dict[str, str]:
     return {header: request.headers[header] for header in _PASSED if header in request.headers}
 
 
-async def _samples(request: Request, limit_bytes: int) -> tuple[list[Sample], bool]:
-    """Returns the samples in the body, or in the only file of a multipart form."""
+async def _samples(request: Request, limit_bytes: int) -> tuple[tuple[list[Sample], bool], int]:
+    """Returns the samples in the body, or in the only file of a multipart form, and the size of the body."""
     body = await small_body(request, limit_bytes, "OCTET_MAX_PREDICT_BYTES raises the limit")
     content_type = request.headers.get("content-type", "")
     if multipart.is_form(content_type):
         file = multipart.file_in(body, content_type)
         body, content_type = file.content, file.media_type
-    return samples_of(body, content_type)
+    return samples_of(body, content_type), len(body)

@@ -25,6 +25,7 @@ from service.api.control.wire.hosts import (
     Worker,
     Workers,
 )
+from service.api.control.wire.jobs import JobError, PredictionJob, PredictionJobs
 from service.api.control.wire.keys import Audit, Key, KeyRequest, Keys, NewKey
 from service.api.control.wire.matrix import Comparison, Different, Matrix, MatrixRow, PoolAnswer
 from service.api.control.wire.models import BrokenFile, Deleted, Model, Models, ModelVersion, ModelVersions
@@ -41,6 +42,7 @@ from service.api.control.wire.parameters import (
     PathAlias,
     PathBuild,
     PathDigest,
+    PathJob,
     PathKey,
     PathName,
     PathVersion,
@@ -90,6 +92,7 @@ __all__ = [
     "EmbeddingRequest",
     "Embeddings",
     "Facts",
+    "JobError",
     "Key",
     "KeyRequest",
     "Keys",
@@ -107,12 +110,15 @@ __all__ = [
     "PathAlias",
     "PathBuild",
     "PathDigest",
+    "PathJob",
     "PathKey",
     "PathName",
     "PathVersion",
     "PoolAnswer",
     "PredictRequest",
     "Prediction",
+    "PredictionJob",
+    "PredictionJobs",
     "Problem",
     "Promotion",
     "PublishedFolder",

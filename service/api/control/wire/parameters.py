@@ -23,6 +23,7 @@ PathName = Annotated[
 PathVersion = Annotated[int, Path(ge=1, le=10**9, description="A version: 1, 2, …")]
 PathAlias = Annotated[str, Path(pattern=ALIAS_PATTERN, description="An alias, such as `stable`.")]
 PathBuild = Annotated[str, Path(max_length=64, description="The id of a build, or its first characters.")]
+PathJob = Annotated[str, Path(max_length=64, description="The id of a job.")]
 PathDigest = Annotated[
     str, Path(pattern=DIGEST_PATTERN, description="A digest: `sha256:` and 64 lower-case hex digits.")
 ]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from service.api.control.plane_client import PlaneClient, PlaneResponse
-from service.api.control.samples import Sample
+from service.api.control.predictions.plane_client import PlaneClient, PlaneResponse
+from service.api.control.predictions.samples import Sample
 from service.core.errors import InvalidInput, NotReady, OctetError, from_json
 from service.core.models.task import Task
 from service.core.settings import Settings
@@ -133,6 +133,7 @@ class TaskPredictor:
         top: int | None = None,
         least_score: float = 0.5,
         computes_spans: bool = False,
+        parallel: int = _PARALLEL,
     ) -> None:
         """
         Args:
@@ -141,11 +142,17 @@ class TaskPredictor:
             top, least_score: see `result_of`.
             computes_spans: false if the results cannot be spans. The description of the model is then not needed before
                 the first text is sent.
+            parallel: the number of samples that are sent at a time.
         """
         self._computes_spans = computes_spans
         self._least_score = least_score
         self._predictions, self._path, self._headers, self._top = predictions, path, headers or {}, top
-        self._free = asyncio.Semaphore(_PARALLEL)
+        self._free = asyncio.Semaphore(parallel)
+
+    @property
+    def has_deadline(self) -> bool:
+        """True if the caller limits the time of a prediction."""
+        return "octet-timeout-ms" in self._headers
 
     async def predict_all(self, samples: Sequence[Sample]) -> list[Predicted]:
         """Returns the result of each sample, in order.

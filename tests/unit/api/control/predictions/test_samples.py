@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.api.control.samples import MAX_SAMPLES, Sample, samples_of
+from service.api.control.predictions.samples import MAX_SAMPLES, Sample, samples_of
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from service.runtime.table import Row
 

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from service.api.control.base64_files import decode_file
+from service.api.control.predictions.base64_files import decode_file
 from service.core.errors import InvalidInput, UnsupportedFormat
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(240, 256)) * 8  # its base64 has "/" and "+"

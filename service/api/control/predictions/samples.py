@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.api.control.base64_files import decode_file
+from service.api.control.predictions.base64_files import decode_file
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from service.core.models.picture import format_of
 from service.core.models.sound import is_wav

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from service.api.control.plane_client import PlaneClient
+from service.api.control.predictions.plane_client import PlaneClient
 
 pytestmark = pytest.mark.anyio
 
