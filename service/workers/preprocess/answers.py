@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from service.core.errors import InternalError, MemoryFull, OctetError
 from service.core.models.metadata import ModelMetadata
@@ -16,27 +16,25 @@ from service.core.models.picture import MAX_PIXELS
 from service.core.models.signature import TensorSpec
 from service.core.models.text import TextProcessing
 from service.workers.data_plane.link import Link
-from service.workers.preprocess.pictures import SMALL_PIXELS, Endless, PictureQueue, Progress, Withdrawn
+from service.workers.preprocess.pictures import SMALL_PIXELS, Endless, PictureQueue, Progress
 from service.workers.preprocess.text_processes import TextProcesses
 from service.workers.preprocess.tokenizer_files import TokenizerFiles, read_tokenizer
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
-
-    from service.workers.preprocess.texts import Tokenized
+    from tokenizers import Tokenizer
 
 _logger = logging.getLogger(__name__)
 
 Members = dict[str, Any]
 _WITHDRAWN = {"problem": {"code": "deadline_passed"}}
-_PIXELS_OF_BYTE = 32  # a byte of text takes about as long as so many pixels
+_PIXELS_OF_ROW_BYTE = 32  # a byte of a table takes about as long as so many pixels
 _PIXELS_OF_SOUND_BYTE = 4
 _TABLE_S = 10.0  # the processor time for a table
-# The processor time for one text. A tokenizer that needs more has a regular expression that takes forever.
-_TEXT_S, _TEXT_S_OF_BYTE = 0.5, 10e-6
 _PICTURE_S = 30.0  # the processor time for a picture; the largest ones need about two seconds
 _PARTING_S = 0.02  # in which failed questions are answered before the connection is closed
-_GROUP_BYTES = 32 << 10  # short texts are tokenized together up to this size
+# Texts are not limited to a thread for each core, so that the kernel shares the cores among texts of all sizes.
+_SPARE_THREADS = 4
+_LARGEST_TEXTS = 2  # how many texts of the largest size are tokenized at the same time; each may take 450 MB
 _LOAD_S = 60.0  # the processor time for loading a tokenizer
 
 
@@ -95,6 +93,7 @@ class Answers:
         self._lost, self._began = lost, began
         self._texts = TextProcesses(text_processes, self._lose_texts) if text_processes else None
         self._pictures = PictureQueue()
+        self._pieces = PictureQueue(len(os.sched_getaffinity(0)) + _SPARE_THREADS, _LARGEST_TEXTS)
         self._tokenizers = TokenizerFiles()
         self._tasks: dict[int, asyncio.Task[tuple[Members, bytes]]] = {}
         self._link = Link(connection, self._handle, self._lose)
@@ -108,7 +107,7 @@ class Answers:
         repeated by the next process. Returns true in that case: the thread that does the work cannot be stopped, so the
         process has to end.
         """
-        is_late = self._pictures.fail_overdue()
+        is_late = self._pictures.fail_overdue() | self._pieces.fail_overdue()
         if self._texts is not None and self._texts.fail_overdue():
             is_late = True
         if is_late:
@@ -212,83 +211,39 @@ class Answers:
             result.append(([list(tensor.shape) for tensor in tensors.values()], rows))
             return b"".join(tensor.tobytes() for tensor in tensors.values())
 
-        bytes_of_all = await self._pictures.run(question["peer"], _PIXELS_OF_BYTE * len(data), work)
+        bytes_of_all = await self._pictures.run(question["peer"], _PIXELS_OF_ROW_BYTE * len(data), work)
         shapes, rows = result[0]
         return {"shapes": shapes, "rows": rows}, bytes_of_all
 
     async def _tokenized(self, question: Members, data: bytes, descriptor: int) -> tuple[Members, bytes]:
-        from service.workers.preprocess import texts  # loads NumPy, so it is imported when the process is locked in
+        # it loads NumPy, so it is imported when the process is locked in
+        from service.workers.preprocess.tokenizing import Tokenizing
 
-        processing = TextProcessing.from_json(question["text"])
-        inputs = list(map(texts.TokenSpec.from_json, question["inputs"]))
-        digest = processing.tokenizer
+        digest = TextProcessing.from_json(question["text"]).tokenizer
         assert digest is not None  # otherwise the data plane does not accept texts
-        result: list[Tokenized] = []
-        is_missing: list[bool] = []  # not empty if the tokenizer has to be loaded
         file_bytes = question.get("tokenizer_bytes", 0)
         file, data = data[:file_bytes], data[file_bytes:]
-
-        def work(progress: Progress) -> bytes:
-            progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * len(data))
-            split = texts.split_texts(data, question.get("pairs", False))
-            lengths = texts.lengths_of(processing, inputs, len(split), question["batches"])
-            tokenizer = self._tokenizers.find(digest)
-            if tokenizer is None:
-                is_missing.append(True)
-                return b""
-            flags = {
-                "pads": question["pads"],
-                "is_partial": question["text"].get("is_partial", False),
-                "with_offsets": question.get("offsets", False),
-            }
-            pieces = cast("Tokenizer", _Pieces(tokenizer, progress))
-            result.append(texts.tokenize(pieces, split, processing, inputs, lengths, **flags))
-            return texts.bytes_of(result[0].tensors)
-
-        def load(progress: Progress) -> bytes:
-            progress.begin_piece(_LOAD_S)
-            self._tokenizers.add(digest, file or read_tokenizer(descriptor))
-            return b""
-
-        cost = _PIXELS_OF_BYTE * len(data)
-        tensors = await self._pictures.run(question["peer"], cost, work)
-        if is_missing:
+        work = Tokenizing(question, data)
+        tokenizer = self._tokenizers.find(digest)
+        if tokenizer is None:
             if not file and descriptor < 0:
                 return {"missing": True}, b""
+            found: list[Tokenizer] = []
+
+            def load(progress: Progress) -> bytes:
+                progress.begin_piece(_LOAD_S)
+                found.append(self._tokenizers.add(digest, file or read_tokenizer(descriptor)))
+                return b""
+
             # not among the small questions, for which threads stay free
-            await self._pictures.run(question["peer"], SMALL_PIXELS + 1, load)
+            await self._pieces.run(question["peer"], SMALL_PIXELS + 1, load)
+            tokenizer = found[0]
             if file:
                 self._link.send({"type": "loaded", "question": question["question"]})
-            tensors = await self._pictures.run(question["peer"], cost, work)
-        shapes = [list(tensor.shape) for tensor in result[0].tensors]
-        members = {"shapes": shapes, "tokens": result[0].tokens, "truncated": result[0].truncated}
-        if question.get("offsets", False):
-            members["offsets"] = texts.format_offsets(result[0].offsets)
-        return members, tensors
-
-
-class _Pieces:
-    """A tokenizer that processes many texts in pieces, and stops when they are withdrawn."""
-
-    def __init__(self, tokenizer: Tokenizer, progress: Progress) -> None:
-        self._tokenizer, self._progress = tokenizer, progress
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode_batch(self, texts: Sequence[Any], **options: Any) -> list[Encoding]:
-        """Like `Tokenizer.encode_batch`, for texts or pairs of texts."""
-        encodings: list[Encoding] = []
-        start, size = 0, 0
-        for index, each in enumerate(texts):
-            size += len(each) if isinstance(each, str) else sum(map(len, each))
-            if size >= _GROUP_BYTES or index == len(texts) - 1:
-                if self._progress():
-                    raise Withdrawn
-                self._progress.begin_piece(_TEXT_S + _TEXT_S_OF_BYTE * size)
-                encodings += self._tokenizer.encode_batch(list(texts[start : index + 1]), **options)
-                start, size = index + 1, 0
-        return encodings
+        tensors = b""
+        while not work.is_done:
+            tensors = await self._pieces.run(question["peer"], work.cost, partial(work.advance, tokenizer))
+        return work.members(), tensors
 
 
 def _decode(

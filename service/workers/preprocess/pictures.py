@@ -6,8 +6,9 @@ deadline has passed. This queue decides which picture is decoded next, and limit
 being decoded:
 
 - Clients take turns. If a client sends a hundred pictures, another client's picture waits for at most one of them.
-- Large pictures share `MAX_PIXELS`, so that together they need at most the memory of one picture of the largest size.
-  Large pictures leave one thread to small ones.
+- Pictures have one of three sizes. Those of a larger size leave a thread to each smaller size, so that a picture never
+  waits for larger ones.
+- Large pictures share the memory of one picture of the largest size, or of a few, and medium ones that of half of one.
 - A picture that is withdrawn while it waits is never decoded. One that is being decoded stops after the current piece.
 - A thread cannot be stopped within a piece. If a piece needs more processor time than its limit, the request fails, and
   the process has to end, so that the requests of other clients continue in the next process.
@@ -31,6 +32,8 @@ from service.core.models.picture import MAX_PIXELS
 
 _LIMIT_S = 120.0  # no picture needs this long
 SMALL_PIXELS = 1 << 20  # pictures of up to this size are decoded in some ten milliseconds
+_MEDIUM_PIXELS = 4 << 20
+_LEAST_THREADS = 3  # one for each size
 
 _NETWORK_BITS = 64  # the network part of an IPv6 address; a client can use any number of addresses of its network
 
@@ -41,10 +44,6 @@ class Endless(Exception):
     def __init__(self, error: OctetError) -> None:
         super().__init__(error.message)
         self.error = error
-
-
-class Withdrawn(Exception):
-    """The work was withdrawn, so its thread has stopped it."""
 
 
 class Progress:
@@ -100,7 +99,7 @@ class _Picture:
 
 
 class _Line:
-    """The waiting pictures of one size class. The next picture comes from the client whose last turn is the longest
+    """The waiting pictures of one size. The next picture comes from the client whose last turn is the longest
     ago.
     """
 
@@ -134,6 +133,10 @@ class _Line:
         self._running[picture.client] -= 1
         self._forget(picture.client)
 
+    def is_served(self, client: str) -> bool:
+        """Returns true if a picture of the client is being decoded."""
+        return self._running[client] > 0
+
     def _drop_first(self, client: str) -> None:
         self._waiting[client].popleft()
         if not self._waiting[client]:
@@ -146,18 +149,62 @@ class _Line:
             self._served.pop(client, None)
 
 
+class _Size:
+    """The pictures of one size, and the memory that they share.
+
+    Attributes:
+        running: the number of pictures that are being decoded.
+    """
+
+    def __init__(self, largest: int, room: int, reserve: int = 0) -> None:
+        """
+        Args:
+            largest: the limit of this size, in pixels.
+            room: how many pixels may be decoded at the same time.
+            reserve: the part of the room that is left to clients without a picture that is being decoded.
+        """
+        self.largest, self.running = largest, 0
+        self._room, self._reserve = room, reserve
+        self._line = _Line()
+
+    def add(self, picture: _Picture) -> None:
+        self._line.add(picture)
+
+    def next(self) -> _Picture | None:
+        """Returns the picture whose turn it is, or None if there is none, or no room for it."""
+        picture = self._line.next()
+        if picture is None:
+            return None
+        reserve = self._reserve if self._line.is_served(picture.client) else 0
+        return picture if picture.pixels + reserve <= self._room else None
+
+    def start(self, picture: _Picture) -> None:
+        self._line.start(picture)
+        self.running += 1
+        self._room -= picture.pixels
+
+    def end(self, picture: _Picture) -> None:
+        self._line.end(picture)
+        self.running -= 1
+        self._room += picture.pixels
+
+
 class PictureQueue:
     """A queue of pictures to decode. For one event loop."""
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, largest_at_a_time: int = 1) -> None:
         """
         Args:
-            threads: the number of threads that decode pictures, at least two. The default is one for each core.
+            threads: the number of threads that decode pictures, at least three. The default is one for each core.
+            largest_at_a_time: how many pictures of the largest size may be decoded at the same time. If several, one
+                client leaves room for a picture of another client.
         """
-        self._threads = max(2, threads or len(os.sched_getaffinity(0)))
+        self._threads = max(_LEAST_THREADS, threads or len(os.sched_getaffinity(0)))
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
-        self._small, self._large = _Line(), _Line()
-        self._running = self._running_large = self._running_pixels = 0
+        self._small = _Size(SMALL_PIXELS, SMALL_PIXELS * self._threads)
+        self._medium = _Size(_MEDIUM_PIXELS, MAX_PIXELS // 2)
+        room = largest_at_a_time * MAX_PIXELS
+        self._large = _Size(MAX_PIXELS, room, reserve=room - MAX_PIXELS)
         self._decoding: dict[_Picture, asyncio.Future[None]] = {}  # with futures that fail if a limit is exceeded
 
     @property
@@ -192,7 +239,7 @@ class PictureQueue:
         size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
         loop = asyncio.get_running_loop()
         waiting = _Picture(_network_of(client), decode, size, loop.create_future(), limit_s)
-        self._line_of(waiting).add(waiting)
+        self._size_of(waiting).add(waiting)
         self._start()
         await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture
         progress = waiting.progress = Progress(limit_s)
@@ -217,41 +264,28 @@ class PictureQueue:
             self._end(waiting)
 
     def _start(self) -> None:
-        """Starts as many pictures as threads and memory allow. Large pictures go first if none of them is being
-        decoded. Otherwise small pictures go first.
+        """Starts as many pictures as threads and memory allow. Sizes of which no picture is being decoded go first, the
+        largest one before the others; after them, small pictures go before larger ones.
         """
-        while self._running < self._threads:
-            large, small = self._large.next(), self._small.next()
-            if large is not None and not self._has_room(large):
-                large = None
-            if large is not None and (small is None or self._running_large == 0):
-                self._begin(large)
-            elif small is not None:
-                self._begin(small)
-            else:
+        sizes = (self._large, self._medium, self._small)
+        while (free := self._threads - sum(each.running for each in sizes)) > 0:
+            idle = [each for each in sizes if not each.running]
+            order = [*idle, self._small]
+            if free > len(idle):  # each size that is idle keeps a thread
+                order += [self._large, self._medium]
+            found = next(((size, picture) for size in order if (picture := size.next())), None)
+            if found is None:
                 return
+            size, picture = found
+            size.start(picture)
+            picture.may_start.set_result(None)
 
-    def _line_of(self, picture: _Picture) -> _Line:
-        return self._small if picture.pixels <= SMALL_PIXELS else self._large
-
-    def _has_room(self, large: _Picture) -> bool:
-        return self._running_large < self._threads - 1 and self._running_pixels + large.pixels <= MAX_PIXELS
-
-    def _begin(self, picture: _Picture) -> None:
-        self._line_of(picture).start(picture)
-        self._running += 1
-        if picture.pixels > SMALL_PIXELS:
-            self._running_large += 1
-            self._running_pixels += picture.pixels
-        picture.may_start.set_result(None)
+    def _size_of(self, picture: _Picture) -> _Size:
+        return next(each for each in (self._small, self._medium, self._large) if picture.pixels <= each.largest)
 
     def _end(self, picture: _Picture) -> None:
-        self._line_of(picture).end(picture)
-        self._running -= 1
+        self._size_of(picture).end(picture)
         self._decoding.pop(picture, None)
-        if picture.pixels > SMALL_PIXELS:
-            self._running_large -= 1
-            self._running_pixels -= picture.pixels
         self._start()
 
 

@@ -9,8 +9,9 @@ the length.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,13 +50,28 @@ class TokenSpec:
 
 
 @dataclass(frozen=True)
+class Encoded:
+    """The tokens of one text or pair, after truncation.
+
+    Attributes:
+        types: 0 for the first text of a pair, 1 for the second, as the tokenizer defines it.
+        offsets: the positions of the tokens in the text, if they were requested; `NOWHERE` for special tokens.
+    """
+
+    ids: Sequence[int]
+    types: Sequence[int]
+    offsets: Sequence[Offsets] = ()
+    is_truncated: bool = False
+
+
+@dataclass(frozen=True)
 class Tokenized:
     """The tensors of some texts, in the order of the model's inputs.
 
     Attributes:
         tokens: the number of tokens of each text, after truncation.
         truncated: the indices of the texts that were too long.
-        offsets: the positions of the tokens of each text, if they were requested.
+        offsets: the positions of the tokens of each text; empty if they were not requested.
     """
 
     tensors: Sequence[Array]
@@ -105,54 +121,64 @@ def most_tokens(lengths: Sequence[int], processing: TextProcessing) -> int:
     return min(processing.max_length or lengths[-1], lengths[-1])
 
 
-def tokenize(
-    tokenizer: Tokenizer,
-    texts: Sequence[Text],
+def encode(
+    tokenizer: Tokenizer, texts: Sequence[Text], processing: TextProcessing, most: int, *, with_offsets: bool = False
+) -> list[Encoded]:
+    """Returns the tokens of each text.
+
+    Args:
+        tokenizer: does not truncate.
+        most: the number of tokens to which a text is truncated, the result of `most_tokens`.
+        with_offsets: true to return the positions of the tokens.
+
+    Raises:
+        InvalidInput: the tokenizer fails.
+    """
+    encodings = _encodings(tokenizer, [_prepared(text, processing) for text in texts])
+    found: list[Encoded] = []
+    for text in texts:
+        # an encoding takes a hundred bytes for each token of the text, of which only the first few are used
+        encoded = _truncated(encodings.popleft(), most, processing, isinstance(text, tuple), with_offsets)
+        if with_offsets:
+            encoded = replace(encoded, offsets=_in_text(text, encoded.offsets, processing))
+        found.append(encoded)
+    return found
+
+
+def arrange(
+    encoded: Sequence[Encoded],
     processing: TextProcessing,
     inputs: Sequence[TokenSpec],
     lengths: Sequence[int],
     *,
     pads: bool = False,
     is_partial: bool = False,
-    with_offsets: bool = False,
 ) -> Tokenized:
-    """Returns the inputs of a model for `texts`. The smallest length that the longest text fits is used; shorter texts
-    are padded.
+    """Returns the inputs of a model for the results of `encode`. The smallest length that the longest text fits is
+    used; shorter texts are padded.
 
     Args:
-        tokenizer: does not truncate.
         lengths: the result of `lengths_of`.
         pads: true if the data plane pads tensors of any length, and the model ignores that padding. The length of the
             longest text is then used.
         is_partial: true if the model's builds for longer texts are missing.
-        with_offsets: true to return the positions of the tokens.
 
     Raises:
-        InvalidInput: the tokenizer fails.
         NotReady: a text is longer than the model's builds that are ready.
     """
-    most = most_tokens(lengths, processing)
-    encodings = _encode(tokenizer, [_prepared(text, processing) for text in texts])
-    sequences = [
-        _truncated(encoding, most, processing, isinstance(text, tuple), with_offsets)
-        for encoding, text in zip(encodings, texts, strict=True)
-    ]
-    longest = max(len(each.ids) for each in sequences)
+    longest = max(len(each.ids) for each in encoded)
     length = longest if pads and longest > 0 else next(each for each in lengths if each >= longest)
-    columns = {what: _padded(sequences, what, length, processing) for what in TokenInput}
+    columns = {what: _padded(encoded, what, length, processing) for what in TokenInput}
     tensors = [
         np.ascontiguousarray(columns[_data_of(processing, spec)], np.dtype(DATATYPES[spec.datatype])) for spec in inputs
     ]
-    truncated = [index for index, each in enumerate(sequences) if each.is_truncated]
+    truncated = [index for index, each in enumerate(encoded) if each.is_truncated]
     if truncated and is_partial and lengths[-1] < (processing.max_length or MAX_TOKENS):
         raise NotReady(
             f"text {truncated[0]} has more than {lengths[-1]} tokens, and no build for longer texts is ready",
             hint="try again later; GET /api/v1/builds shows the builds",
         )
-    offsets: list[Sequence[Offsets]] = []
-    if with_offsets:
-        offsets = [_in_text(text, each.offsets, processing) for text, each in zip(texts, sequences, strict=True)]
-    return Tokenized(tensors, [len(each.ids) for each in sequences], truncated, offsets)
+    return Tokenized(tensors, [len(each.ids) for each in encoded], truncated, [each.offsets for each in encoded])
 
 
 def _data_of(processing: TextProcessing, spec: TokenSpec) -> TokenInput:
@@ -233,42 +259,25 @@ def _cleaned(text: str, processing: TextProcessing) -> str:
     return text.lower() if processing.lowercases else text
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> list[Encoding]:
+def _encodings(tokenizer: Tokenizer, texts: Sequence[Text]) -> deque[Encoding]:
     try:
-        return tokenizer.encode_batch(list(texts))
+        return deque(tokenizer.encode_batch(list(texts)))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a panic of Rust code is not an `Exception`
         raise InvalidInput(f"the model's tokenizer cannot process the text: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Sequence:
-    """The tokens of one text or pair.
-
-    Attributes:
-        types: 0 for the first text of a pair, 1 for the second, as the tokenizer defines it.
-        offsets: the positions of the tokens in the text that was tokenized; `NOWHERE` for special tokens.
-    """
-
-    ids: Sequence[int]
-    types: Sequence[int]
-    offsets: Sequence[Offsets] = ()
-    is_truncated: bool = False
-
-
-def _truncated(
-    encoding: Encoding, most: int, processing: TextProcessing, is_pair: bool, with_offsets: bool
-) -> _Sequence:
+def _truncated(encoding: Encoding, most: int, processing: TextProcessing, is_pair: bool, with_offsets: bool) -> Encoded:
     """Returns the tokens of an encoding, of which at most `most` are left. Special tokens are never removed."""
     if len(encoding) <= most and not with_offsets:
-        return _Sequence(encoding.ids, encoding.type_ids)
+        return Encoded(encoding.ids, encoding.type_ids)
     owners = encoding.sequence_ids  # the text of each token; None for special tokens
     offsets: list[Offsets] = []
     if with_offsets:
         offsets = [NOWHERE if owner is None else each for owner, each in zip(owners, encoding.offsets, strict=True)]
     if len(encoding) <= most:
-        return _Sequence(encoding.ids, encoding.type_ids, offsets)
+        return Encoded(encoding.ids, encoding.type_ids, offsets)
     counts = [owners.count(0), owners.count(1)]
     most_of_texts = max(0, most - (len(owners) - sum(counts)))
     kept = _shares(counts, most_of_texts, processing.truncation if is_pair else None)
@@ -286,7 +295,7 @@ def _truncated(
             positions.append(position)
         seen[owner] += 1
     ids, types = encoding.ids, encoding.type_ids
-    return _Sequence(
+    return Encoded(
         [ids[each] for each in positions],
         [types[each] for each in positions],
         [offsets[each] for each in positions] if with_offsets else (),
@@ -320,7 +329,7 @@ def _shares(counts: Sequence[int], most: int, truncation: Truncation | None) -> 
     return (longer, shorter) if first > second else (shorter, longer)
 
 
-def _padded(sequences: Sequence[_Sequence], what: TokenInput, length: int, processing: TextProcessing) -> Array:
+def _padded(sequences: Sequence[Encoded], what: TokenInput, length: int, processing: TextProcessing) -> Array:
     """Returns one kind of data for all texts, int64 `[texts, length]`."""
     filling = (processing.pad_id or 0) if what is TokenInput.IDS else 0
     padded = np.full((len(sequences), length), filling, np.int64)
@@ -333,7 +342,7 @@ def _padded(sequences: Sequence[_Sequence], what: TokenInput, length: int, proce
     return padded
 
 
-def _values(sequence: _Sequence, what: TokenInput) -> Sequence[int]:
+def _values(sequence: Encoded, what: TokenInput) -> Sequence[int]:
     match what:
         case TokenInput.IDS:
             return sequence.ids

@@ -62,7 +62,8 @@ class Local:
         message = b"".join(struct.pack("<I", len(each)) + each for each in map(str.encode, batch))
         split = texts.split_texts(message)
         lengths = texts.lengths_of(self.processing, inputs, len(split), len(batch))
-        found = texts.tokenize(self._tokenizer, split, self.processing, inputs, lengths, pads=True)
+        encoded = texts.encode(self._tokenizer, split, self.processing, texts.most_tokens(lengths, self.processing))
+        found = texts.arrange(encoded, self.processing, inputs, lengths, pads=True)
         ids, mask, types = found.tensors
         columns = zip(ids, mask, types, strict=True)
         return [self._row(each, length) for each, length in zip(columns, found.tokens, strict=True)]

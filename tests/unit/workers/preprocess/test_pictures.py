@@ -18,14 +18,14 @@ from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
 GIVE_UP_S = 60.0
-LARGE = MAX_PIXELS
+LARGE, MEDIUM_PIXELS = MAX_PIXELS, 4 << 20
 
 
 class Pictures:
-    """A queue with two threads, and pictures that record when their decoding begins."""
+    """A queue with three threads, and pictures that record when their decoding begins."""
 
-    def __init__(self) -> None:
-        self._queue = PictureQueue(threads=2)
+    def __init__(self, largest_at_a_time: int = 1) -> None:
+        self._queue = PictureQueue(3, largest_at_a_time)
         self._loop = asyncio.get_running_loop()
         self._released: dict[str, threading.Event] = {}
         self._began: dict[str, asyncio.Event] = {}
@@ -66,8 +66,8 @@ class Pictures:
 
 
 @asynccontextmanager
-async def pictures() -> AsyncIterator[Pictures]:
-    made = Pictures()
+async def pictures(largest_at_a_time: int = 1) -> AsyncIterator[Pictures]:
+    made = Pictures(largest_at_a_time)
     try:
         yield made
     finally:
@@ -101,6 +101,39 @@ async def test_a_small_picture_is_decoded_beside_large_ones() -> None:
         assert service.order == ["large 0", "small"]
 
 
+async def test_a_picture_of_each_size_is_decoded_beside_larger_ones() -> None:
+    async with pictures(largest_at_a_time=8) as service:
+        for number in range(8):
+            await service.send(f"large {number}", f"10.0.0.{number}", LARGE)
+        for number in range(8):
+            await service.send(f"medium {number}", f"10.0.0.{number}", MEDIUM_PIXELS)
+        await service.began("medium 0")
+        await service.send("small", "10.0.1.0", SMALL_PIXELS)
+        await service.began("small")
+        assert service.order == ["large 0", "medium 0", "small"]
+
+
+async def test_a_client_leaves_room_for_the_largest_picture_of_another() -> None:
+    queue, released = PictureQueue(8, largest_at_a_time=2), threading.Event()
+    began: list[str] = []
+
+    def decode(name: str) -> Callable[[Progress], bytes]:
+        def work(_: Progress) -> bytes:
+            began.append(name)
+            return bytes(released.wait(GIVE_UP_S))
+
+        return work
+
+    clients = ("first", "first", "second", "third")
+    tasks = [asyncio.create_task(queue.run(client, LARGE, decode(client))) for client in clients]
+    try:
+        await eventually_async(lambda: len(began) == 2)
+        assert sorted(began) == ["first", "second"]
+    finally:
+        released.set()
+        await asyncio.gather(*tasks)
+
+
 async def test_large_pictures_are_decoded_despite_many_small_ones() -> None:
     async with pictures() as service:
         for number in range(8):
@@ -108,15 +141,15 @@ async def test_large_pictures_are_decoded_despite_many_small_ones() -> None:
         await service.send("large", "10.0.0.2", LARGE)
         await service.finish("small 0")
         await service.began("large")
-        assert service.order[:2] == ["small 0", "small 1"]
-        assert len(service.order) == 3
+        assert service.order[:3] == ["small 0", "small 1", "small 2"]
+        assert len(service.order) == 4
 
 
 @pytest.mark.parametrize("pixels", [LARGE, None, 2**63])
 async def test_large_pictures_together_use_the_memory_of_one(pixels: int | None) -> None:
     async with pictures() as service:
         await service.send("first", "10.0.0.1", pixels)
-        await service.send("second", "10.0.0.2", SMALL_PIXELS + 1)
+        await service.send("second", "10.0.0.2", MEDIUM_PIXELS + 1)
         await service.send("small", "10.0.0.3", 1)
         await service.began("small")
         assert sorted(service.order) == ["first", "small"]
@@ -145,7 +178,7 @@ async def test_a_picture_canceled_while_it_is_decoded_frees_its_memory() -> None
 
 
 async def test_a_piece_has_a_limit_of_processor_time() -> None:
-    queue, may_end = PictureQueue(threads=2), threading.Event()
+    queue, may_end = PictureQueue(), threading.Event()
 
     def decode(progress: Progress) -> bytes:
         progress.begin_piece(0.02)
@@ -167,7 +200,7 @@ async def test_a_piece_has_a_limit_of_processor_time() -> None:
 
 
 async def test_work_that_exceeds_its_limit_fails() -> None:
-    queue, may_end = PictureQueue(threads=2), threading.Event()
+    queue, may_end = PictureQueue(), threading.Event()
     work = asyncio.create_task(queue.run("10.0.0.1", 1, lambda _: bytes(may_end.wait(GIVE_UP_S)), limit_s=0.01))
     try:
         await eventually_async(queue.fail_overdue)
@@ -202,7 +235,7 @@ async def test_a_picture_that_is_withdrawn_twice_ends_after_its_thread() -> None
         ended.set()
         raise RuntimeError("withdrawn")
 
-    task = asyncio.create_task(PictureQueue(threads=2).run("client", LARGE, decode))
+    task = asyncio.create_task(PictureQueue().run("client", LARGE, decode))
     assert await asyncio.to_thread(began.wait, GIVE_UP_S)
     for _ in range(2):
         task.cancel()

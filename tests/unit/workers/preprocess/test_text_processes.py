@@ -206,16 +206,42 @@ def test_a_text_process_that_dies_is_a_suspect(process: Process) -> None:
     assert process.next() == {"type": "leaving", "suspects": [2]}
 
 
+def test_a_text_waits_for_no_larger_text_of_another_client(process: Process) -> None:
+    plain = wordpiece().to_str().encode()
+    process.ask_text(2, plain, b"fox")
+    process.next()
+    for number in (3, 4):
+        process.ask_text(number, plain, b"fox." * (1 << 18), "192.0.2.1")
+    process.ask_text(5, plain, b"fox." * (1 << 14), "192.0.2.2")
+    process.ask_text(6, plain, b"fox.", "192.0.2.3")
+    assert {process.next()["question"], process.next()["question"]} == {5, 6}
+
+
+def test_clients_take_turns_between_the_texts_of_a_question(process: Process) -> None:
+    plain = wordpiece().to_str().encode()
+    process.ask_text(2, plain, b"fox")
+    process.next()
+    texts = b"".join(struct.pack("<I", 1 << 18) + b"fox." * (1 << 16) for _ in range(20))
+    process.send(many(plain, 3), texts)
+    process.ask_text(4, plain, b"fox." * (1 << 16), "192.0.2.2")
+    assert process.next()["question"] == 4
+    assert process.next()["tokens"] == [4] * 20
+
+
+def many(tokenizer: bytes, number: int) -> dict[str, Any]:
+    """Returns a question about up to 64 texts, whose tokenizer is loaded."""
+    question = {"type": "question", "peer": "192.0.2.1", "question": number, "kind": "text", "batches": 64}
+    question |= {"pads": False, "inputs": [{"name": "input_ids", "datatype": "INT32", "shapes": [[1, 4]]}]}
+    return question | {"text": {"tokenizer": str(digest_of(tokenizer)), "tokenizer_bytes": len(tokenizer)}}
+
+
 def test_texts_that_are_withdrawn_are_not_tokenized_to_the_end(process: Process) -> None:
     plain = wordpiece().to_str().encode()
     texts = b"".join(struct.pack("<I", 1 << 18) + b"fox " * (1 << 16) for _ in range(40))
     process.ask_text(2, plain, (b"fox " * (1 << 16)), "192.0.2.1")
     process.next()
     number = 3
-    question = {"type": "question", "peer": "192.0.2.1", "question": number, "kind": "text", "batches": 64}
-    question |= {"pads": False, "inputs": [{"name": "input_ids", "datatype": "INT32", "shapes": [[1, 4]]}]}
-    question |= {"text": {"tokenizer": str(digest_of(plain)), "tokenizer_bytes": len(plain)}, "passes": False}
-    process.send(question, texts)
+    process.send(many(plain, number), texts)
     time.sleep(0.5)
     process.withdraw(number)
     began_s = time.monotonic()

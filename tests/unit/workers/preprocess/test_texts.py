@@ -18,11 +18,13 @@ from service.workers.preprocess.texts import (
     Text,
     Tokenized,
     TokenSpec,
+    arrange,
     bytes_of,
+    encode,
     format_offsets,
     lengths_of,
+    most_tokens,
     split_texts,
-    tokenize,
 )
 from service.workers.preprocess.tokenizer_files import load_tokenizer
 from tests.support.tokenizers import byte_level, unigram, wordpiece
@@ -31,6 +33,22 @@ NAMES = ("input_ids", "attention_mask", "token_type_ids")
 INPUTS = [TokenSpec(name, "INT64", ((1, 8),)) for name in NAMES]
 BUCKETS = [TokenSpec(name, "INT32", ((1, 4), (1, 8), (2, 8), (1, 16))) for name in NAMES]
 PLAIN = TextProcessing()
+
+
+def tokenize(
+    tokenizer: Tokenizer,
+    texts: Sequence[Text],
+    processing: TextProcessing,
+    inputs: Sequence[TokenSpec],
+    lengths: Sequence[int],
+    *,
+    with_offsets: bool = False,
+    **flags: bool,
+) -> Tokenized:
+    most = most_tokens(lengths, processing)
+    return arrange(
+        encode(tokenizer, texts, processing, most, with_offsets=with_offsets), processing, inputs, lengths, **flags
+    )
 
 
 def tokens(
