@@ -59,6 +59,10 @@ class Ready:
         if any(events & select.POLLOUT for _, events in writable.poll(0)):
             _write_message(self._pipe, {"beat": True})
 
+    def works_in(self, pid: int) -> None:
+        """Reports that a child of this process works in its place. This process is killed if the child hangs."""
+        _write_message(self._pipe, {"worker": pid})
+
     def want(self) -> None:
         """Requests the process that runs on demand. Does no harm if it is already running."""
         _write_message(self._pipe, {"wanted": True})
@@ -146,7 +150,7 @@ class SupervisedProcess:
         self._on_plane = on_plane
         self._silence_s, self._watch, self._last_words = silence_s, watch, last_words
         self._beats: StallClock | None = None  # the time since the last heartbeat; None before the child is ready
-        self._hang = ""
+        self._hang, self._worker = "", 0  # `_worker` is the process that sends heartbeats: the child, or its child
         self._on_demand = on_demand
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
         if not on_demand:
@@ -203,11 +207,9 @@ class SupervisedProcess:
         return not self._stopping.is_set()
 
     async def _pause(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
-        except TimeoutError:
-            pass
 
     def _give_up(self, pid: int) -> None:
         if self.pid == pid:
@@ -221,7 +223,7 @@ class SupervisedProcess:
             pid = self.pid = self._fork(write)
         finally:
             os.close(write)
-        self._beats, self._hang = None, ""
+        self._beats, self._hang, self._worker = None, "", pid
         reader = asyncio.StreamReader()
         with os.fdopen(read, "rb", 0) as pipe:
             await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
@@ -236,6 +238,8 @@ class SupervisedProcess:
                             error = from_json(members)
                         case {"plane": str(tenant), "wanted": bool(wanted)}:
                             self._on_plane(tenant, wanted)
+                        case {"worker": int(worker)}:
+                            self._worker = worker
                         case {"wanted": True}:
                             self._on_want()
                         case {"ready": True}:
@@ -265,7 +269,7 @@ class SupervisedProcess:
                 continue
             if hang := self._watch(pid, elapsed_s):
                 await self._kill_hung(pid, hang, self._last_words)
-            elif hang := self._silent_for(pid, elapsed_s):
+            elif hang := self._silent_for(self._worker, elapsed_s):
                 await self._kill_hung(pid, hang, None)
 
     def _silent_for(self, pid: int, elapsed_s: float) -> str:

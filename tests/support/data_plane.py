@@ -85,7 +85,7 @@ class DataPlane:
         self.process: subprocess.Popen[bytes] | None = None
         self.metrics = Metrics()
         self.audited: list[tuple[str, Any]] = []
-        self.preprocess: Callable[[socket.socket], Coroutine[Any, Any, None]] = answer
+        self.preprocess: Callable[[socket.socket], Coroutine[Any, Any, object]] = answer
         self._address = b"\0octet-test-" + os.urandom(8).hex().encode()
         self._reads = [runners.folder(), *reads]
         self.orders = plane.DataPlane(self._address)

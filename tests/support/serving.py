@@ -95,17 +95,18 @@ class Served:
         return self._child("control-plane")
 
     def preprocessor(self) -> int:
-        """Returns the process id of the child that decodes pictures. It runs once a picture was sent."""
-        return self._child("preprocessor")
+        """Returns the process id of the process that decodes pictures. It runs once a picture was sent."""
+        return self._child("preprocessor", self._child("preprocessor"))
 
-    def _child(self, name: str) -> int:
+    def _child(self, name: str, parent: int = 0) -> int:
         """Waits for a child and returns its process id. The wait is needed because restarting a dead child takes a
         moment.
         """
+        parent = parent or self.process.pid
         found = list[int]()
 
         def is_there() -> bool:
-            found.extend(pid for pid in children_of(self.process.pid) if _name_of(pid).startswith(name))
+            found.extend(pid for pid in children_of(parent) if _name_of(pid).startswith(name))
             return bool(found)
 
         eventually(is_there)

@@ -74,7 +74,11 @@ class Question(TypedDict, total=False):
 
 
 class Answers:
-    """Answers the questions that come over one connection. For one event loop."""
+    """Answers the questions that come over one connection. For one event loop.
+
+    Attributes:
+        has_left: true if another process has to continue the work.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Answers:
             began: called when a question arrives and no other is being answered.
         """
         self._lost, self._began = lost, began
+        self.has_left = False
         self._texts = TextProcesses(text_processes, self._lose_texts) if text_processes else None
         self._pictures = PictureQueue()
         self._pieces = PictureQueue(len(os.sched_getaffinity(0)) + _SPARE_THREADS, _LARGEST_TEXTS)
@@ -124,6 +129,7 @@ class Answers:
         Args:
             suspects: the questions that may have ended a text process.
         """
+        self.has_left = True
         self._link.send({"type": "leaving", "suspects": suspects})
         self._lose()
 

@@ -34,7 +34,7 @@ _LOAD_S, _LOAD_S_OF_MB = 5.0, 1.5  # the limit for loading a tokenizer; the larg
 _PR_SET_PDEATHSIG = 1
 
 
-def fork_text_processes(work: Callable[[socket.socket], None]) -> list[socket.socket]:
+def fork_text_processes(work: Callable[[socket.socket], object]) -> list[socket.socket]:
     """Forks the processes, which call `work` with their ends of sockets. Returns the other ends, which do not block.
 
     Must be called in a process with one thread.
@@ -52,7 +52,7 @@ def fork_text_processes(work: Callable[[socket.socket], None]) -> list[socket.so
 
 
 def _work(
-    work: Callable[[socket.socket], None], connection: socket.socket, others: Sequence[socket.socket], parent: int
+    work: Callable[[socket.socket], object], connection: socket.socket, others: Sequence[socket.socket], parent: int
 ) -> None:
     status = 1
     try:

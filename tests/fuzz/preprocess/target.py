@@ -69,10 +69,11 @@ class LockedPlane(DataPlane):
 
 
 def _resident_bytes(pid: int) -> int:
-    """Returns the resident memory of a process and its children."""
+    """Returns the resident memory of a process and its descendants, without that of files."""
     with suppress(OSError):
+        resident, shared = map(int, Path(f"/proc/{pid}/statm").read_text().split()[1:3])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) * 4096 for each in (pid, *children))
+        return (resident - shared) * 4096 + sum(_resident_bytes(int(each)) for each in children)
     return 0
 
 

@@ -24,9 +24,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from service.core.digest import digest_of
 from service.workers.data_plane.frames import Frames, frame
+from tests.support.serving import children_of
 from tests.support.sounds import wav
 from tests.support.tokenizers import wordpiece
-from tests.support.waiting import GIVE_UP_S
+from tests.support.waiting import GIVE_UP_S, eventually
 
 HARD = b"a" * 3000 + b"e"
 _RUN = """
@@ -52,6 +53,14 @@ class Process:
     def start(self) -> None:
         self.process = subprocess.Popen(self._arguments, stdout=subprocess.DEVNULL)
         self._listener.settimeout(GIVE_UP_S)
+        self._accept()
+
+    def accept_next(self) -> None:
+        """Waits for the process that continues the work of the last one."""
+        self._connection.close()
+        self._accept()
+
+    def _accept(self) -> None:
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(GIVE_UP_S)
         self._frames, self._waiting = Frames(), list[dict[str, Any]]()
@@ -86,9 +95,10 @@ class Process:
     def send(self, question: dict[str, Any], data: bytes) -> None:
         self._connection.sendall(frame(question, data))
 
-    def children(self) -> list[int]:
-        pid = self.process.pid
-        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    def worker(self) -> int:
+        """Returns the process that answers. It is a child of the one that this test has started."""
+        (pid,) = children_of(self.process.pid)
+        return pid
 
     def withdraw(self, number: int) -> None:
         self._connection.sendall(frame({"type": "withdraw", "question": number}))
@@ -155,8 +165,10 @@ def test_an_endless_text_fails_alone(process: Process) -> None:
     assert "takes too long" in failed["problem"]["detail"]
     assert failed["problem"]["is_endless"] is True
     assert process.next() == {"type": "leaving", "suspects": []}
+    process.accept_next()
+    process.ask_text(5, plain, b"fox", "192.0.2.2")
+    assert process.next()["tokens"] == [3]
     assert time.monotonic() - began_s < GIVE_UP_S
-    assert process.process.wait(GIVE_UP_S) == 0
 
 
 def test_an_endless_text_is_reported_after_its_client_has_left(process: Process) -> None:
@@ -201,9 +213,23 @@ def test_a_text_process_that_dies_is_a_suspect(process: Process) -> None:
     process.ask_text(2, endless(), HARD)
     busy = 0
     while not busy:  # the other one has nothing to do
-        busy = next((child for child in process.children() if processor_ticks(child) > 10), 0)
+        busy = next((child for child in children_of(process.worker()) if processor_ticks(child) > 10), 0)
     os.kill(busy, signal.SIGKILL)
     assert process.next() == {"type": "leaving", "suspects": [2]}
+
+
+def test_a_process_that_dies_is_replaced_until_too_many_die(process: Process) -> None:
+    for _ in range(5):
+        os.kill(process.worker(), signal.SIGKILL)
+        process.accept_next()
+    os.kill(process.worker(), signal.SIGKILL)
+    assert process.process.wait(GIVE_UP_S) == 1
+
+
+def test_the_process_ends_with_its_parent(process: Process) -> None:
+    worker = process.worker()
+    os.kill(process.process.pid, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{worker}").exists())
 
 
 def test_a_text_waits_for_no_larger_text_of_another_client(process: Process) -> None:
