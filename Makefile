@@ -85,10 +85,11 @@ else
 	$(BIN)/python -m benchmarks.contest.report
 endif
 
-bench-serving: $(VENV)/.develop ## what serving costs, beside the peers' servers, a quarter of an hour (BENCH_ARGS)
+bench-serving: $(VENV)/.develop ## what serving costs, beside the peers' servers, 20 minutes (BENCH_ARGS)
 	-$(BIN)/python -m benchmarks.setup_peers
 	$(BIN)/python -m benchmarks.serving $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.serving.report
+	$(BIN)/python -m benchmarks.serving.text
 
 MINUTES ?= 30
 soak: $(VENV)/.develop ## all that a server is asked in its life, each answer checked (MINUTES=30)

