@@ -8,20 +8,25 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "answer/answer.h"
+#include "answer/embedding.h"
 #include "net/gzip.h"
 #include "net/reflection.h"
 #include "request/elements.h"
+#include "request/embedding_request.h"
+#include "request/embedding_rules.h"
 #include "request/infer_form.h"
 #include "request/problem_reader.h"
 #include "request/request.h"
 #include "request/sequence.h"
 #include "text/http1.h"
+#include "text/json_reader.h"
 #include "text/problem.h"
 #include "text/protobuf.h"
 
@@ -116,6 +121,45 @@ void answer(const Request& request) {
   infer_answer({"m", "1"}, signature(), request, outputs);
 }
 
+// Each token id of a request is in the tensors, and no other number is.
+void embed(const EmbeddingRequest& request) {
+  Signature of_ids;
+  of_ids.inputs = {{"ids", Datatype::kInt64, {1, kDynamic}, {}}, {"mask", Datatype::kInt32, {1, kDynamic}, {}}};
+  EmbeddingRules rules;
+  rules.inputs = {{"ids", TokenData::kIds}, {"mask", TokenData::kMask}};
+  for (const TextToEmbed& each : request.inputs) {
+    if (!each.has_ids) continue;
+    auto [shapes, bytes] = tensors_of_ids(rules, of_ids, each.ids);
+    size_t count = each.ids.size();
+    if (shapes.size() != 2 || bytes.size() != count * (sizeof(int64_t) + sizeof(int32_t))) __builtin_trap();
+    if (std::memcmp(bytes.data(), each.ids.data(), count * sizeof(int64_t)) != 0) __builtin_trap();
+  }
+}
+
+// Numbers in JSON are those of the vector, for a client that reads float64 first. So are the bytes in base64.
+void vectors(std::string_view bytes) {
+  std::vector<float> stored(bytes.size() / sizeof(float));
+  std::memcpy(stored.data(), bytes.data(), stored.size() * sizeof(float));
+  if (stored.empty()) return;
+  std::string name = "y";
+  Shape shape{1, static_cast<int64_t>(stored.size()), 1};
+  Output output{&name, Datatype::kFp32, shape, bytes.substr(0, stored.size() * sizeof(float)), {}, false, {}};
+  EmbeddingRules rules;
+  for (Pooling way :
+       {Pooling::kMean, Pooling::kMax, Pooling::kCls, Pooling::kLast, Pooling::kMeanSqrt, Pooling::kWeightedMean}) {
+    rules.pooling.push_back(way);
+  }
+  rules.normalizes = stored.size() % 2 == 0;
+  rules.pads_left = stored.size() % 3 == 0;
+  std::vector<float> vector = embedding_of(output, rules, stored.size() / 2, {});
+  std::string json = json_of(vector);
+  JsonReader reader(json);
+  reader.array([&](size_t index) {
+    if (static_cast<float>(reader.number()) != vector.at(index)) __builtin_trap();
+  });
+  if (base64_of(vector).size() != 2 + (vector.size() * sizeof(float) + 2) / 3 * 4) __builtin_trap();
+}
+
 // Returns a request whose first input is in shared memory.
 std::string shared_call() {
   auto parameter = [](std::string_view name, const MessageWriter& value) {
@@ -156,7 +200,12 @@ const std::vector<std::string>& seeds(int kind) {
        R"({"id":"x","parameters":{"sequ\u0065nce_id":17},"inputs":[]})"},
       {MessageWriter().bytes(1, "host").bytes(4, "inference.ModelInferRequest").take(),
        MessageWriter().bytes(3, "inference.proto").take(),
-       MessageWriter().bytes(6, "inference.ModelInferRequest").take(), MessageWriter().bytes(7, "*").take()}};
+       MessageWriter().bytes(6, "inference.ModelInferRequest").take(), MessageWriter().bytes(7, "*").take()},
+      {R"({"model":"m","input":["a","b\u00e9",[1,2,3],""],"encoding_format":"base64","dimensions":4,"user":null})",
+       R"({"input":[101,-7,9223372036854775807],"model":"m","prompt_name":"query"})",
+       R"({"model":"m","input":"text"})"},
+      {std::string("\x00\x00\x80\x3f\xcd\xcc\xcc\x3d\x01\x00\x00\x00\xff\xff\x7f\x7f", 16),
+       std::string("\x10\x27\xb8\x3e\x77\x01\x99\xbd\x42\x42\x42\x42", 12)}};
   return all[static_cast<size_t>(kind)];
 }
 
@@ -179,8 +228,13 @@ void read(int kind, const std::string& bytes) {
       case 6:
         sequence_in(bytes);
         return;
-      default:
+      case 7:
         reflection_response(bytes);
+        return;
+      case 8:
+        return embed(read_embedding_request(bytes));
+      default:
+        vectors(bytes);
     }
   } catch (const Problem& problem) {
     problem.document("/", "id");
@@ -220,7 +274,7 @@ int main(int count, char** arguments) {
       std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
   uint64_t inputs = 0;
   for (; std::chrono::steady_clock::now() < until; ++inputs) {
-    int kind = static_cast<int>(random() % 8);
+    int kind = static_cast<int>(random() % 10);
     const auto& texts = seeds(kind);
     read(kind, damaged(texts[random() % texts.size()], random));
   }
