@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--servers", nargs="+", choices=list(_SERVERS), default=list(_SERVERS))
     arguments = parser.parse_args()
-    arguments.folder = (arguments.folder or _made()).resolve()
+    arguments.folder = (arguments.folder or _make_folder()).resolve()
     server_core, client_core = cores_for(2)
     allowed = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory(prefix="ob-") as scratch:
@@ -71,7 +71,7 @@ def main() -> None:
     os.sched_setaffinity(0, allowed)
 
 
-def _made() -> Path:
+def _make_folder() -> Path:
     """Returns the folder of the model. Makes it if it is missing."""
     home = default_home()
     folder = home.models / "all-minilm-l6-v2-int8"
