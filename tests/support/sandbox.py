@@ -12,6 +12,8 @@ from tests.support import escapes, mischief
 from tests.support.waiting import WORK_TIMEOUT_S
 
 LIMITS = Limits(wall_s=WORK_TIMEOUT_S, cpu_s=30, memory_bytes=512 << 20, file_bytes=64 << 20)
+# The files of /proc that a child may read besides its own, and keeps open.
+ALLOWED_PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory")
 
 
 def handlers(role: str) -> Path:

@@ -25,8 +25,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 # When a child's processor time is used up, it gets SIGXCPU, which it can catch, and after this much more time SIGKILL.
 _CPU_GRACE_S = 2
 
-# A descriptor that keeps /proc/self open. A Landlock rule identifies this directory by its inode. Without an open
-# descriptor, the kernel may drop the inode from its cache and later create another one, which no rule allows.
+# Descriptors that keep the allowed files of /proc open. A Landlock rule identifies a file by its inode. Without an open
+# descriptor, the kernel may drop an inode of /proc from its cache and later create another one, which no rule allows.
 _pinned: list[int] = []
 
 
@@ -50,8 +50,9 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     threads = own_threads()
     if threads > 1:
         raise RuntimeError(f"the process has {threads} threads, and Landlock would apply to only one of them")
-    _pinned.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
-    landlock.restrict([*system_rules(), *access.rules(), *(gpus.rules() if limits.cards else ())])
+    rules = [*system_rules(), *access.rules(), *(gpus.rules() if limits.cards else ())]
+    _pinned.extend(os.open(path, os.O_PATH | os.O_CLOEXEC) for path, _ in rules if path.is_relative_to("/proc"))
+    landlock.restrict(rules)
 
 
 def close_calls(limits: Limits, *, execute: bool = False) -> None:

@@ -148,6 +148,12 @@ def test_code_of_an_artifact_can_access_no_file_no_program_and_no_network(attemp
     assert attempts == [f"{attempt} refused" for attempt in _ATTEMPTS]
 
 
+def test_the_files_of_proc_that_it_may_read_stay_open(served: PlaneProcess) -> None:
+    """Otherwise the kernel may replace their inodes when memory is short, and no model can be loaded any more."""
+    opened = {str(each.readlink()) for each in Path(f"/proc/{served.pid}/fd").iterdir()}
+    assert {"/proc/cpuinfo", f"/proc/{served.pid}/cgroup"} <= opened
+
+
 def test_the_process_has_no_capabilities_and_an_isolated_network(served: PlaneProcess) -> None:
     process = Path("/proc", str(served.pid))
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)

@@ -71,6 +71,9 @@ struct __attribute__((packed)) PathBeneath {
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 // Grants `rights` on `path`, or read access if `rights` is 0. Returns false if the path does not exist.
+//
+// Leaves files of /proc open. Landlock identifies a file by its inode. When memory is short, the kernel drops inodes of
+// /proc that are not open, and later creates others, which no rule allows.
 bool allow(int ruleset, const std::string& path, uint64_t rights = 0) {
   int descriptor = ::open(path.c_str(), O_PATH | O_CLOEXEC);
   if (descriptor < 0) return false;
@@ -79,7 +82,7 @@ bool allow(int ruleset, const std::string& path, uint64_t rights = 0) {
   if (rights == 0) rights = is_folder ? kReading : kReadFile;
   PathBeneath rule{rights, descriptor};
   long result = ::syscall(kAddRule, ruleset, kPathBeneath, &rule, 0);
-  ::close(descriptor);
+  if (!path.starts_with("/proc/")) ::close(descriptor);
   if (result < 0) fail("landlock_add_rule");
   return true;
 }
