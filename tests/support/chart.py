@@ -19,6 +19,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 CHART = ROOT / "deploy" / "helm" / "octet"
 EXAMPLES = CHART / "examples"
+_REQUIRED = Path(__file__).with_name("chart_values.yaml")  # values that have no default
 RELEASE = "rel"
 
 Object = dict[str, Any]  # an object of Kubernetes
@@ -73,7 +74,8 @@ def run(*arguments: str | Path, values: str = "") -> subprocess.CompletedProcess
 
 
 def flags(values: Values) -> Sequence[str]:
-    found = [f"--values={EXAMPLES / name}.yaml" for name in values.files]
+    files = [_REQUIRED, *(EXAMPLES / f"{name}.yaml" for name in values.files)]
+    found = [f"--values={file}" for file in files]
     return [*found, f"--kube-version={values.kubernetes}", *(f"--api-versions={api}" for api in values.apis)]
 
 

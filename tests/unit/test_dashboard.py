@@ -22,9 +22,9 @@ from tests.support.promql import parse
 from tests.support.runners import digits
 from tests.support.tables import Tables
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-DASHBOARD = json.loads((DEPLOY / "grafana" / "octet.json").read_text())
-RULES = yaml.safe_load((DEPLOY / "prometheus" / "octet.rules.yaml").read_text())
+FILES = Path(__file__).parents[2] / "deploy" / "helm" / "octet" / "files"
+DASHBOARD = json.loads((FILES / "octet.json").read_text())
+RULES = yaml.safe_load((FILES / "octet.rules.yaml").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
 _OF_A_SCRAPE = {"instance", "job"}  # Prometheus adds them

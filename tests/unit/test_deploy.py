@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from service.cli.app import app
 from service.core.settings import Settings, load_settings
@@ -90,3 +91,13 @@ def test_a_server_gets_enough_time_to_drain(service: dict[str, Any]) -> None:
 def test_a_container_that_ends_is_restarted(service: dict[str, Any]) -> None:
     assert service["restart"] == "unless-stopped"
     assert service["init"] is True  # if the main process is killed, all other processes end with it
+
+
+def test_a_release_tags_images_as_the_chart_names_them() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    steps = {each.get("id", each.get("uses")): each for each in jobs["images"]["steps"]}
+    version = "${GITHUB_REF_NAME#v}"
+    assert f'"version={version}"' in steps["release"]["run"]
+    assert steps["docker/build-push-action@v6"]["with"]["tags"].endswith(":${{ steps.release.outputs.version }}")
+    package = next(each["run"] for each in jobs["chart"]["steps"] if "helm package" in each.get("run", ""))
+    assert f'--app-version "{version}"' in package

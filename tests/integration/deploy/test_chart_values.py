@@ -12,6 +12,7 @@ import yaml
 from scripts import chart as written
 from tests.support import chart
 from tests.support.chart import CASES, CHART, Object, Values, name_of, rendered
+from tests.support.deployment import ROOT
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
 CUSTOM = ("monitoring.coreos.com", "keda.sh", "cert-manager.io", "gateway.networking.k8s.io", "serving.kserve.io")
@@ -80,8 +81,26 @@ def test_contradictory_values_are_rejected_with_a_reason() -> None:
     assert "autoscaling.prometheus is not set" in refused(scaled)
     assert "gateway.parentRefs is empty" in refused("{gateway: {enabled: true}}")
     assert "ingress.host is not set" in refused("{ingress: {enabled: true}}")
-    done = chart.run("template", "r", CHART, "--kube-version=1.20.2", values="{autoscaling: {kind: hpa}, " + scaled[1:])
+    old = "{image: {registry: r}, autoscaling: {kind: hpa}, " + scaled[1:]
+    done = chart.run("template", "r", CHART, "--kube-version=1.20.2", values=old)
     assert "no autoscaling/v2" in done.stderr
+
+
+def test_a_missing_registry_is_named_with_a_remedy() -> None:
+    done = chart.run("template", "r", CHART)
+    assert done.returncode != 0
+    assert "image.registry is not set" in done.stderr
+
+
+def test_helm_prints_no_warnings() -> None:
+    assert chart.run("template", "r", CHART, *chart.flags(Values())).stderr == ""
+
+
+def test_the_chart_has_the_sample_model_and_a_picture() -> None:
+    """The chart has copies, because Helm prints a warning for each symbolic link."""
+    files = {"digits_int8.tflite": "digits_int8.tflite", "2.png": "digits/2.png"}
+    for copy, original in files.items():
+        assert (CHART / "files" / copy).read_bytes() == (ROOT / "examples" / original).read_bytes()
 
 
 def test_a_digest_takes_precedence_over_a_tag() -> None:

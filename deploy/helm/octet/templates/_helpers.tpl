@@ -31,7 +31,7 @@ helm.sh/chart: {{ $root.Chart.Name }}-{{ $root.Chart.Version }}
 {{- define "octet.image" -}}
 {{- $image := (index . 0).Values.image -}}
 {{- $name := index . 1 -}}
-{{- with $image.registry }}{{ . }}/{{ end -}}
+{{ required "image.registry is not set. Octet's images are not published yet: build them, push them to a registry, and set image.registry to its host and folder, such as registry.example/octet (docs/install.md, Images). If the nodes already have the images, set it to the part of their names before /octet-worker, such as localhost." $image.registry }}/
 {{- index $image.repositories $name -}}
 {{- with index $image.digests $name -}}
 @{{ . }}
