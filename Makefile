@@ -96,11 +96,11 @@ soak: $(VENV)/.develop ## all that a server is asked in its life, each answer ch
 	$(BIN)/python -m benchmarks.serving --parts soak --soak-minutes $(MINUTES) $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.serving.report
 
-wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64
+wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64, and the client for all other systems
 	@rm -rf build/lib build/bdist.* dist
-	@for architecture in x86_64 aarch64; do \
+	@for platform in manylinux_2_28_x86_64 manylinux_2_28_aarch64 any; do \
 	  $(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist \
-	    --config-settings=--build-option=--plat-name=manylinux_2_28_$$architecture . || exit 1; done
+	    --config-settings=--build-option=--plat-name=$$platform . || exit 1; done
 	@ls dist/*.whl
 
 docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from the code

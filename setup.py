@@ -2,6 +2,7 @@
 
 `service/native/CMakeLists.txt` describes them. The compiler, CMake and Ninja are among the locked requirements. The
 libraries use only the stable ABI of CPython, so one wheel for each architecture serves every Python (`make wheel`).
+A third wheel, for the platform `any`, has no native code: it is the client for all other systems.
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ from setuptools.command.build_ext import build_ext
 _SOURCES = Path("service/native")
 _ZIG = Path(ziglang.__file__).parent / "zig"
 _PLATFORM = "manylinux_2_28_"  # the glibc of cmake/zig.cmake
+_CLIENT = "any"  # the platform of the wheel without native code
 _PROGRAM = "octet-plane"
 _LIBRARIES = ("liboctet_runtime", "liboctet_python", "liboctet_fused")
 
 
 class Wheel(bdist_wheel):
-    """`--plat-name manylinux_2_28_aarch64` builds for another architecture than this machine's."""
+    """`--plat-name manylinux_2_28_aarch64` builds for another architecture than this machine's, `--plat-name any` the
+    client.
+    """
 
     def finalize_options(self) -> None:
         self.plat_name = self.plat_name or _PLATFORM + platform.machine()
-        if self.plat_name not in (_PLATFORM + "x86_64", _PLATFORM + "aarch64"):
-            raise SystemExit(f"wheels are for {_PLATFORM}x86_64 and {_PLATFORM}aarch64, not {self.plat_name}")
+        if self.plat_name not in (_PLATFORM + "x86_64", _PLATFORM + "aarch64", _CLIENT):
+            raise SystemExit(f"wheels are for {_PLATFORM}x86_64, {_PLATFORM}aarch64 and any, not {self.plat_name}")
+        if self.plat_name == _CLIENT:
+            self.distribution.ext_modules = []
+            self.distribution.package_data.pop("service.native")
         super().finalize_options()
 
     def get_tag(self) -> tuple[str, str, str]:

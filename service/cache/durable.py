@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from service.cache.file_locks import LOCK_EX, LOCK_UN, flock
 from service.core.errors import StorageFull
 
 
@@ -20,11 +20,11 @@ def locked(directory: Path) -> Iterator[None]:
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        flock(descriptor, LOCK_EX)
         yield
     finally:
         # closing the descriptor may not free the lock: a child that was forked in the meantime has it open too
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        flock(descriptor, LOCK_UN)
         os.close(descriptor)
 
 

@@ -12,7 +12,6 @@ the store removes it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from service.cache.durable import locked, storage_errors, sync_directory, write_all
+from service.cache.file_locks import LOCK_EX, LOCK_NB, flock
 from service.cache.store import Chunk, check_digest
 from service.core.digest import Digest, digest_of, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
@@ -221,7 +221,7 @@ class LocalBlobStore:
             while True:
                 path = self._uploads / os.urandom(16).hex()
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                flock(descriptor, LOCK_EX)
                 if os.fstat(descriptor).st_nlink:
                     return descriptor, path
                 os.close(descriptor)  # another process's sweep removed the file before it was locked
@@ -235,7 +235,7 @@ class LocalBlobStore:
     def _take_over(self, path: Path, descriptor: int) -> Digest:
         with storage_errors():
             self._uploads.mkdir(exist_ok=True)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        flock(descriptor, LOCK_EX)
         upload = self._uploads / os.urandom(16).hex()
         path.rename(upload)  # renamed before it is hashed, so that no other process can change the file
         try:
@@ -262,7 +262,7 @@ class LocalBlobStore:
             except FileNotFoundError:
                 continue  # the upload finished after it was listed
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(descriptor, LOCK_EX | LOCK_NB)
                 path.unlink(missing_ok=True)
             except BlockingIOError:
                 pass  # the process that writes the file is alive

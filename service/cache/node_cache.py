@@ -6,7 +6,6 @@ root/fetching/<two digits>  locked by the process that fetches a blob whose dige
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from service.cache.file_locks import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from service.cache.local import LocalBlobStore
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, NotFound, StorageFull
@@ -76,7 +76,7 @@ class NodeCache:
             for digest in set(digests) - self._pinned.keys():
                 with suppress(FileNotFoundError):
                     descriptor = os.open(self._file(digest), os.O_RDONLY | os.O_CLOEXEC)
-                    fcntl.flock(descriptor, fcntl.LOCK_SH)
+                    flock(descriptor, LOCK_SH)
                     self._pinned[digest] = descriptor
 
     def added(self, size_bytes: int) -> None:
@@ -139,10 +139,10 @@ class NodeCache:
         name = parse_digest(digest).removeprefix("sha256:")[:2]
         descriptor = os.open(self._fetching / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            flock(descriptor, LOCK_EX)
             yield
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            flock(descriptor, LOCK_UN)
             os.close(descriptor)
 
     def _evict(self, digest: Digest) -> bool:
@@ -152,7 +152,7 @@ class NodeCache:
         except FileNotFoundError:
             return True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(descriptor, LOCK_EX | LOCK_NB)
             return self.blobs.delete(digest)
         except BlockingIOError:
             return False

@@ -13,10 +13,11 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from service.cli.output import FAILURE, Output
-from service.core.errors import InvalidInput
+from service.core.errors import InvalidInput, Unsupported
 
 _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
 _CLUSTER = "Clusters"
+_ELSEWHERE = "run it in a container, or on Windows in WSL 2 (docs/install.md)"
 
 
 class _Command(NamedTuple):
@@ -202,10 +203,23 @@ class _Commands(TyperGroup):
         return name, command if name is None else load_command(name), rest
 
 
+def _is_available(name: str) -> bool:
+    """Returns true if the command runs on this system. Systems other than Linux have the commands of a client, except
+    `pull`, which writes a folder that only Linux runs.
+    """
+    return sys.platform == "linux" or (_COMMANDS[name].module.startswith("remote.") and name != "pull")
+
+
 def main() -> None:
     """Runs the command line."""
+    requested = sys.argv[1] if len(sys.argv) > 1 else ""
+    if requested in _COMMANDS and not _is_available(requested):
+        error = Unsupported(f"octet {requested} needs Linux: on this system, Octet is a client", hint=_ELSEWHERE)
+        Output(as_json="--json" in sys.argv).error(error)
+        sys.exit(FAILURE)
     app = _application(cls=_Commands)
-    for name, command in _COMMANDS.items():
+    for name in filter(_is_available, _COMMANDS):
+        command = _COMMANDS[name]
         app.command(name, rich_help_panel=command.heading, help=command.summary)(_listed)
     if "--json" in sys.argv:
         sys.exit(_in_json(app))

@@ -30,19 +30,34 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     into its source tree.
     """
     tree = tmp_path_factory.mktemp("wheel")
+    _copy_packages(tree)
+    return {each: _built(tree, f"manylinux_2_28_{each}") for each in ARCHITECTURES}
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds the wheel for other systems."""
+    tree = tmp_path_factory.mktemp("client")
+    _copy_packages(tree)
+    return _built(tree, "any")
+
+
+def _copy_packages(tree: Path) -> None:
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    shutil.copytree(
-        ROOT / "service", tree / "service", ignore=shutil.ignore_patterns("__pycache__", "*.so", "octet-plane")
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "octet-plane")
+    for package in ("octet", "service"):
+        shutil.copytree(ROOT / package, tree / package, ignore=ignored)
+
+
+def _built(tree: Path, platform_name: str) -> Path:
+    _run(
+        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
+        f"--config-settings=--build-option=--plat-name={platform_name}",
+        *("--wheel-dir", str(tree / "dist"), "."),
+        cwd=tree,
     )
-    for architecture in ARCHITECTURES:
-        _run(
-            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
-            f"--config-settings=--build-option=--plat-name=manylinux_2_28_{architecture}",
-            *("--wheel-dir", str(tree / "dist"), "."),
-            cwd=tree,
-        )
-    return {architecture: next((tree / "dist").glob(f"*{architecture}.whl")) for architecture in ARCHITECTURES}
+    return next((tree / "dist").glob(f"*-{platform_name}.whl"))
 
 
 @pytest.fixture(
@@ -105,6 +120,23 @@ class TestWheels:
         picture = str(EXAMPLES / "digits/2.png")
         answer = _run(octet, "run", artifact, picture, "--labels", str(EXAMPLES / "labels.txt"), cwd=tmp_path)
         assert answer.lstrip().startswith("2 ")
+
+
+def test_the_client_has_no_native_code_and_runs_from_its_folder(client_wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(client_wheel) as wheel:
+        names = wheel.namelist()
+        wheel.extractall(tmp_path)
+    assert [name for name in names if name.endswith((".so", "/octet-plane"))] == []
+    assert {"octet/client.py", "service/cli/client.py"} <= set(names)
+    program = "from tests.support.other_system import pretend; pretend(); import service; print(service.__path__[0]); "
+    program += (
+        "import octet; octet.Client().close(); from service.cli.command_line import load_command; load_command('push')"
+    )
+    # the wheel's folder comes first; the checkout has only the module that imitates another system
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "service")
 
 
 # The process's memory map shows which files it uses.

@@ -15,9 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from flatbuffers import table
-from flatbuffers.number_types import Uint8Flags, Uint64Flags, UOffsetTFlags
-
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.names import join_names, printable, unique
 from service.compiler.importers.zip_names import has_models, names_of
@@ -33,9 +30,7 @@ _DEEPEST = 3  # bundles inside of bundles
 # The container's header: magic, version (three numbers), padding, the end of the header; then a FlatBuffer
 # (schema/core/litertlm_header_schema.fbs of google-ai-edge/LiteRT-LM).
 _HEADER = struct.Struct("<8s4IQ")
-_MOST_HEADER_BYTES, _MOST_SECTIONS, _MOST_ITEMS = 1 << 20, 1 << 10, 1 << 6
-_FIRST_FIELD, _ENTRY_BYTES = 4, 2
-_MODEL_SECTION, _STRING_VALUE = 3, 9  # AnySectionDataType.TFLiteModel, VData.StringValue
+_MOST_HEADER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -116,66 +111,20 @@ def _sections(file: BinaryIO, head: bytes, size: int) -> dict[str, Member]:
     *_, end = _HEADER.unpack(head)
     if not _HEADER.size < end <= min(size, _HEADER.size + _MOST_HEADER_BYTES):
         raise MalformedModel(f"the LiteRT-LM container has a header that ends at byte {end}")
+    # A client that pushes other files needs no package `flatbuffers`.
+    from service.compiler.importers.bundle_header import sections_of
+
     header = file.read(end - _HEADER.size)
     members: dict[str, Member] = {}
     try:
-        for number, section in enumerate(_Header(header).sections()):
-            begin, stop = (section.number(slot, Uint64Flags) for slot in (1, 2))
-            if section.number(3, Uint8Flags) != _MODEL_SECTION:
-                continue
-            if not end <= begin < stop <= size:
-                raise MalformedModel(f"section {number} of the LiteRT-LM container is outside of the file")
-            name = section.model_type() or f"section_{number}"
-            members[unique(name, members)] = Member(begin, stop)
+        for section in sections_of(header):
+            if not end <= section.begin < section.end <= size:
+                raise MalformedModel(f"section {section.number} of the LiteRT-LM container is outside of the file")
+            name = section.model_type or f"section_{section.number}"
+            members[unique(name, members)] = Member(section.begin, section.end)
     except (struct.error, IndexError, ValueError, TypeError, OverflowError) as error:
         raise MalformedModel(f"the header of the LiteRT-LM container is damaged: {error}") from error
     return members
-
-
-class _Header:
-    """A table of the container's header. Offsets outside of the header raise an error that `_sections` converts."""
-
-    def __init__(self, data: bytes, position: int | None = None) -> None:
-        root = struct.unpack_from("<I", data, 0)[0] if position is None else position
-        self._data, self._table = data, table.Table(bytearray(data), root)
-
-    def sections(self) -> Iterator[_Header]:
-        metadata = self._child(1)
-        return metadata._children(0, _MOST_SECTIONS) if metadata is not None else iter(())
-
-    def number(self, slot: int, flags: type) -> int:
-        offset = self._offset(slot)
-        return int(self._table.Get(flags, offset + self._table.Pos)) if offset else 0
-
-    def model_type(self) -> str:
-        """Returns the value of the item `model_type`, or ""."""
-        for item in self._children(0, _MOST_ITEMS):
-            if item._text(0) == "model_type" and item.number(1, Uint8Flags) == _STRING_VALUE:
-                value = item._child(2)
-                return printable(value._text(0)) if value is not None else ""
-        return ""
-
-    def _offset(self, slot: int) -> int:
-        return int(self._table.Offset(_FIRST_FIELD + slot * _ENTRY_BYTES))
-
-    def _child(self, slot: int) -> _Header | None:
-        offset = self._offset(slot)
-        return _Header(self._data, self._table.Indirect(offset + self._table.Pos)) if offset else None
-
-    def _children(self, slot: int, most: int) -> Iterator[_Header]:
-        offset = self._offset(slot)
-        if not offset:
-            return
-        count, first = self._table.VectorLen(offset), self._table.Vector(offset)
-        if count > most:
-            raise ValueError(f"it has {count} entries; the limit is {most}")
-        for index in range(count):
-            yield _Header(self._data, self._table.Indirect(first + index * UOffsetTFlags.bytewidth))
-
-    def _text(self, slot: int) -> str:
-        offset = self._offset(slot)
-        raw: bytes = self._table.String(offset + self._table.Pos) if offset else b""
-        return raw.decode("utf-8", "backslashreplace")
 
 
 class _Part(io.RawIOBase):
