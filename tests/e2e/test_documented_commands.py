@@ -36,7 +36,8 @@ NOT_RUN = {
     "pip": "downloads packages",
     "perf_analyzer": "tests/conformance/test_perf_analyzer.py runs it where it is installed",
 }
-FAST = ("README.md",)
+# Pages that run in `make test`: they compile one or two small models.
+FAST = ("README.md", "docs/for/data-analyst.md", "docs/for/platform.md")
 NAMES = [str(page.relative_to(ROOT)) for page in pages()]
 
 

@@ -8,11 +8,13 @@ instructions:
     <!-- setup: COMMAND -->        a command that is needed first, but not shown
     <!-- not run: REASON -->       do not run the next block
     <!-- WORD stands for: COMMAND -->   replace WORD in later commands by the output of COMMAND
+    <!-- run -->                   the next block in `python` is a program to run
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -82,10 +84,16 @@ def pages() -> list[Path]:
 
 def commands_of(text: str, page: str) -> Iterator[Command]:
     """Yields the commands of a page in order, including those in its HTML comments."""
-    reason = ""
+    reason, runs_python = "", False
     for first, kind, lines in _blocks(text):
+        if kind == "python":
+            if runs_python:
+                yield Command(page, first, f"python -c {shlex.quote(chr(10).join(lines))}", reason)
+            runs_python = False
+            continue
         if kind == "comment":
             key, _, value = lines[0].partition(": ")
+            runs_python = key == "run"
             if key == "setup":
                 yield Command(page, first, value)
             elif key == "not run":
@@ -111,6 +119,7 @@ def inline_commands(text: str) -> Iterator[str]:
 def provide(folder: Path) -> None:
     """Creates in `folder` the files that the pages name."""
     (folder / "examples").symlink_to(_EXAMPLES)
+    (folder / "deploy").symlink_to(ROOT / "deploy")
     for name, source in _FILES.items():
         shutil.copy(source, folder / name)
     for name in _PHOTOGRAPHS:
@@ -129,6 +138,8 @@ def provide(folder: Path) -> None:
     (folder / "network.json").write_text(dialects.JSON_FILE)
     (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
     (folder / "vad.onnx").write_bytes(_onnx_of_voice())
+    (folder / "wine.onnx").write_bytes(_onnx_of_rows())
+    (folder / "wine.csv").write_text("id,ph,alcohol,sugar\n1,3.3,9.4,1.9\n2,3.2,9.8,2.6\n3,3.1,11.2,1.7\n")
     make_certificate(folder)  # cert.pem and key.pem
 
 
@@ -136,6 +147,12 @@ def _onnx_with_external_data(location: str) -> bytes:
     """Returns a model of a dense layer. Its weights are in a separate file."""
     model = OnnxBuilder()
     return _dense(model, model.input("x", "float32", [1, 8]), model.external(_WEIGHTS, location))
+
+
+def _onnx_of_rows() -> bytes:
+    """Returns a model of a dense layer for rows of three numbers."""
+    model = OnnxBuilder()
+    return _dense(model, model.input("x", "float32", ["rows", 3]), model.constant(_WEIGHTS[:3]))
 
 
 def _onnx_of_tokens() -> bytes:
@@ -192,7 +209,9 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
             while number + 1 < len(lines) and not lines[number + 1].strip().startswith("```"):
                 number += 1
             number += 1
-            if fence[1] in ("", "sh"):
+            if fence[1] == "python":
+                yield begin + 2, "python", lines[begin + 1 : number]
+            elif fence[1] in ("", "sh"):
                 kind = "commands" if fence[1] else "console"
                 yield begin + 2, kind, [each.strip() for each in lines[begin + 1 : number]]
         elif comment := re.match(r"\s*<!-- (.*) -->", line):

@@ -18,6 +18,11 @@ octet said this
 ```python
 curl = 1
 ```
+<!-- run -->
+```python
+if True:
+    print("it")
+```
 <!-- ID stands for: octet builds -->
 <!-- setup: octet push model.tflite --name m -->
 <!-- not run: it is for devices -->
@@ -36,10 +41,11 @@ def test_commands_are_found_in_blocks_and_comments() -> None:
         (3, "octet doctor       # indented", ""),
         (4, "octet compile model.tflite --output a", ""),
         (11, "octet push model.tflite", ""),
-        (18, "octet builds", ""),
-        (19, "octet push model.tflite --name m", ""),
-        (23, "FOO=1 octet run m", "it is for devices"),
-        (26, "octet run another", ""),
+        (20, "python -c 'if True:\n    print(\"it\")'", ""),
+        (23, "octet builds", ""),
+        (24, "octet push model.tflite --name m", ""),
+        (28, "FOO=1 octet run m", "it is for devices"),
+        (31, "octet run another", ""),
     ]
 
 
