@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from tests.support.waiting import eventually
-from tests.unit.test_dashboard import ALERTS, DEPLOY, builds, predictions, targets
+from tests.unit.test_dashboard import ALERTS, FILES, builds, predictions, targets
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "prom" / "usr" / "bin" / "prometheus"
 PROGRAM = os.environ.get("OCTET_PROMETHEUS") or shutil.which("prometheus") or str(_KEPT)
@@ -91,7 +91,7 @@ def running(folder: Path, addresses: list[str]) -> Iterator[httpx.Client]:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     config = {
         "global": {"scrape_interval": "500ms", "evaluation_interval": "1s"},
-        "rule_files": [str(DEPLOY / "helm" / "octet" / "files" / "octet.rules.yaml")],
+        "rule_files": [str(FILES / "octet.rules.yaml")],
         "scrape_configs": [{"job_name": "octet", "static_configs": [{"targets": addresses}]}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is valid YAML
