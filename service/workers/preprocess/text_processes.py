@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -59,6 +60,7 @@ def _work(
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for each in others:
             each.close()
+        _keep_log_to_python()
         if os.getppid() == parent:  # otherwise the parent had ended before the first line
             connection.setblocking(False)
             work(connection)
@@ -70,6 +72,20 @@ def _work(
         os._exit(status)
 
 
+def _keep_log_to_python() -> None:
+    """Lets only Python's logging write to the standard error of this process. The package `tokenizers` prints several
+    lines and parts of the text whenever it panics, so a client could fill the log.
+    """
+    log = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="backslashreplace")
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+            handler.setStream(log)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stderr.fileno())
+    os.close(null)
+    sys.stderr = log
+
+
 class _TextProcess:
     def __init__(self, connection: socket.socket, lost: Callable[[list[int]], None]) -> None:
         """
@@ -79,7 +95,11 @@ class _TextProcess:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self.ends_s: dict[int, float] = {}  # by question: when the loading of its tokenizer has to end
         self._lost = lost
-        self._link = Link(connection, self._handle, lambda: lost(list(self._waiting)))
+        self._link = Link(connection, self._handle, self._lose)
+
+    def _lose(self) -> None:
+        _logger.error("a process that tokenizes texts died; it may have run out of memory")
+        self._lost(list(self._waiting))
 
     def close(self) -> None:
         self._link.close()

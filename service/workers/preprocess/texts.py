@@ -20,6 +20,7 @@ from service.core.errors import InvalidInput, InvalidTensor, NotReady, TooLarge
 from service.core.models.arrays import Array
 from service.core.models.signature import DATATYPES
 from service.core.models.text import MAX_TOKENS, Side, TextProcessing, TokenInput, Truncation
+from service.workers.preprocess.tokenizer_files import log_panic
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -264,7 +265,8 @@ def _encodings(tokenizer: Tokenizer, texts: Sequence[Text]) -> deque[Encoding]:
         return deque(tokenizer.encode_batch(list(texts)))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # a panic of Rust code is not an `Exception`
+    except BaseException as error:
+        log_panic(error)
         raise InvalidInput(f"the model's tokenizer cannot process the text: {error}") from error
 
 

@@ -7,6 +7,7 @@ process that is locked in and has a memory limit. Defects of the package (a pani
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -17,9 +18,14 @@ from typing import TYPE_CHECKING, Any
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
 from service.core.models.text import MAX_TOKENIZER_BYTES
+from service.core.printable import printable
+from service.core.system.logs import Seldom
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+_logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # a client can cause any number of panics
 
 MAX_DEPTH = 32
 MAX_PATTERNS = 64
@@ -81,9 +87,16 @@ def load_tokenizer(data: bytes) -> Tokenizer:
             tokenizer.model.dropout = None  # which splits words at random, for training
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of Rust code is not an `Exception`
+    except BaseException as error:
+        log_panic(error)
         raise _invalid(f"the package tokenizers does not accept it: {error}") from error
     return tokenizer
+
+
+def log_panic(error: BaseException) -> None:
+    """Logs an error of the package `tokenizers` if it is a panic of Rust code, which is not an `Exception`."""
+    if not isinstance(error, Exception):
+        _logger.warning("the package tokenizers panicked: %.200s", printable(str(error)))
 
 
 def check_tokenizer(data: bytes) -> None:

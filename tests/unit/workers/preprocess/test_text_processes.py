@@ -51,7 +51,9 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self._arguments, stdout=subprocess.DEVNULL)
+        self.log = self._folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self._arguments, stdout=subprocess.DEVNULL, stderr=log)
         self._listener.settimeout(GIVE_UP_S)
         self._accept()
 
@@ -169,6 +171,17 @@ def test_an_endless_text_fails_alone(process: Process) -> None:
     process.ask_text(5, plain, b"fox", "192.0.2.2")
     assert process.next()["tokens"] == [3]
     assert time.monotonic() - began_s < GIVE_UP_S
+
+
+def test_a_panic_of_the_tokenizers_is_at_most_a_line_of_the_log(process: Process) -> None:
+    tokenizer = json.loads(wordpiece().to_str())
+    tokenizer["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    for number in range(2, 7):
+        process.ask_text(number, json.dumps(tokenizer).encode() + b" " * number, b"fox")
+        assert "Cannot parse precompiled_charsmap" in process.next()["problem"]["detail"]
+    lines = process.log.read_text().splitlines()
+    assert 1 <= len(lines) <= 5
+    assert all(line.startswith("the package tokenizers panicked: Precompiled: Error") for line in lines)
 
 
 def test_an_endless_text_is_reported_after_its_client_has_left(process: Process) -> None:
