@@ -11,6 +11,7 @@ from typing import Any
 from tests.support.tokenizers import byte_level, unigram, wordpiece
 
 Members = dict[str, Any]
+_MOST_NESTED_BYTES = 1 << 18
 _PATTERNS = (
     *("(a+)+$", "(a|a)*b", "(a|aa)+$", "(?=(a+))a*b\\1", "(?:a?){60}a{60}", "((a{1,1000}){1,1000}){1,1000}", "(", "\\"),
     *("(?<=a+)b", "[\\s\\S]*?(?:x+x+)+y", "\\p{L}+", "(?i)\u017f", "", "^", "$", ".*", "a{0,100000}", "(?:(?:a*)*)*b"),
@@ -107,10 +108,11 @@ def _explode(rng: random.Random) -> Members:
 
 def _nested(what: str, inner: Members) -> Callable[[random.Random], Members]:
     def draw(rng: random.Random) -> Members:
-        found = inner
+        found, size = inner, len(json.dumps(inner))
         for _ in range(rng.choice((5, 14, 31, 200))):
-            found = {"type": "Sequence", what: [found] * rng.choice((1, 1, 2))}
-        return found if len(json.dumps(found)) < 1 << 20 else inner
+            copies = rng.choice((1, 1, 2)) if size < _MOST_NESTED_BYTES else 1
+            found, size = {"type": "Sequence", what: [found] * copies}, copies * size
+        return found
 
     return draw
 
