@@ -14,6 +14,7 @@ import typer
 
 from service.cli.client import Client
 from service.cli.output import Output
+from service.cli.versions import FORM, ModelVersion, resolve_model
 from service.core.digest import Digest, parse_digest
 from service.core.errors import Forbidden, InvalidInput, NotReady
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from service.cache import OciLayout
 
 _BUILT = ("succeeded", "different")  # both have an artifact that can be measured, even if "different" is not served
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MEMBERS = re.compile(r"oci-layout|index\.json|blobs/sha256/[0-9a-f]{64}")
 
 
@@ -33,22 +33,32 @@ def folder_of(given: str) -> Path | None:
     """
     if Path(given).is_dir():
         return Path(given)
-    if not _NAME.fullmatch(given):
-        raise typer.BadParameter(f"{given!r} is not a folder, and not a valid model name")
+    try:
+        ModelVersion.parse(given)
+    except InvalidInput as error:
+        raise typer.BadParameter(f"{given!r} is neither a folder nor a model: DIR or {FORM}") from error
     return None
 
 
 def artifact_of(client: Client, model: str) -> Digest:
     """Returns the artifact of the newest build of `model` that runs here; if none does, the newest artifact.
 
+    Args:
+        model: `NAME`, `NAME:VERSION` or `NAME@ALIAS`.
+
     Raises:
-        NotFound: the model does not exist.
+        NotFound: the model or the alias does not exist.
         NotReady: the model has no artifact yet.
     """
     from service.core.target import detect_host, parse_target
 
-    client.model(model)
-    builds = [build for build in client.builds(model, limit=200) if build["state"] in _BUILT and build["artifact"]]
+    name, version = resolve_model(client, model)
+    client.model(name)
+    builds = [
+        build
+        for build in client.builds(name, limit=200)
+        if build["state"] in _BUILT and build["artifact"] and version in (None, build["version"])
+    ]
     if not builds:
         raise NotReady(f"model {model!r} has not been built", hint=f"octet builds --model {model}")
     host = detect_host()

@@ -43,13 +43,20 @@ class Client:
     `SSL_CERT_FILE`.
     """
 
-    def __init__(self, server: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        key: str | None = None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        timeout_s: float = _ANSWER_S,
+    ) -> None:
         self.server = server.rstrip("/")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         verify = (
             ssl.create_default_context() if self.server.startswith("https:") else False
         )  # without a context, httpx would use its own list of certificate authorities
-        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
         # No proxy is used: HTTP_PROXY is not meant for servers on this machine or in this cluster.
         try:
             self._http = httpx.Client(

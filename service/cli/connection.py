@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.cli.options import server_url
+from service.cli.configuration import server_url
 
 if TYPE_CHECKING:
     from service.cli.client import Client

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
+from service.cli.configuration import server_url
 from service.core.errors import BuildFailed, OctetError, from_json
 
 if TYPE_CHECKING:
@@ -35,12 +39,20 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
                 elif event.kind == "state":
                     view.finish(at_s, succeeded=event.data["state"] not in ("failed", "different"))
         except KeyboardInterrupt:
-            output.progress.print(f"The build continues; octet builds {short_id(build['id'])} shows its result.")
+            output.progress.print(
+                "\nThe build goes on on the server. To follow it: "
+                f"[bold]octet builds {short_id(build['id'])} --wait{escape(_server_flag(client))}[/bold]"
+            )
             raise
     build = client.build(build["id"])
     if build["state"] not in BUILT:
         raise error_of(build)
     return build
+
+
+def _server_flag(client: Client) -> str:
+    """Returns the option that another command needs to reach the same server; "" if it is the default."""
+    return "" if client.server == server_url(None).rstrip("/") else f" --server {shlex.quote(client.server)}"
 
 
 def short_id(build: str) -> str:

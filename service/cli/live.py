@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from service.cli.versions import resolve_model
 from service.core.builds.quantization import LiveRange
 from service.core.errors import InvalidInput
 
@@ -40,13 +41,18 @@ def live_ranges(proposed: Mapping[str, Range]) -> tuple[LiveRange, ...]:
 
 
 def fetch_proposal(client: Client, model: str) -> Proposal:
-    """Returns the ranges that live requests of the newest version of a model need.
+    """Returns the ranges that live requests of a version need, by default those of the newest version.
+
+    Args:
+        model: `NAME`, `NAME:VERSION` or `NAME@ALIAS`.
 
     Raises:
+        NotFound: the model or the alias does not exist.
         InvalidInput: nothing was counted, or live data does not leave a range.
     """
-    found = client.saturation(model, None, DAYS)
-    what = f"{model} version {found['version']}"
+    name, version = resolve_model(client, model)
+    found = client.saturation(name, version, DAYS)
+    what = f"{name} version {found['version']}"
     if not found["tensors"]:
         raise InvalidInput(f"no live values of {what} were counted: {found['reason']}")
     outside = [each for each in found["tensors"] if each["proposed"] is not None]

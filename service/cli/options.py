@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.cli.completion import complete_model
 from service.core.builds import dialects
 from service.core.errors import InvalidInput
 from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
@@ -17,7 +15,7 @@ from service.core.models.task import Task
 from service.core.models.text import MAX_TOKENS, NO_TEXT, TextProcessing
 
 if TYPE_CHECKING:
-    from service.core.settings import Settings
+    pass
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 ServerOption = Annotated[
@@ -79,11 +77,17 @@ UnsandboxedOption = Annotated[
         "--unsandboxed", help="Run the artifact's native code without a sandbox, with all permissions of your user."
     ),
 ]
+# The same spelling for commands that compile or read a model file: these continue only if no sandbox is possible.
+UnsandboxedBuildOption = Annotated[
+    bool,
+    typer.Option("--unsandboxed", help="Continue without a sandbox if this kernel does not support one."),
+]
 FolderOrModel = Annotated[
     str,
     typer.Argument(
-        metavar="DIR|MODEL",
+        metavar="DIR|MODEL[:VERSION|@ALIAS]",
         help="A folder that octet compile wrote, or a model on the server, which is downloaded and run here.",
+        autocompletion=complete_model,
     ),
 ]
 ThreadsOption = Annotated[
@@ -288,21 +292,6 @@ PlainHttpOption = Annotated[
 ]
 
 
-def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
-    """Returns the settings. An invalid setting is reported as a usage error."""
-    from pydantic import ValidationError
-
-    from service.core.settings import load_settings
-
-    try:
-        return load_settings(flags)
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
-        )
-        raise typer.BadParameter(wrong) from error
-
-
 def joined_shapes(given: list[str] | None) -> str:
     """Returns the shapes of a repeated `--input-shape` in the form that `core.builds.options` parses."""
     return ";".join(given or [])
@@ -355,24 +344,3 @@ def read_labels(path: Path) -> tuple[str, ...]:
         return parse_labels(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not UTF-8 text", hint="write one label per line, class 0 first") from error
-
-
-def server_url(server: str | None) -> str:
-    """Returns the URL of `server`, or by default the address at which `octet serve` listens on this machine."""
-    if server:
-        return server if "://" in server else f"http://{server}"
-    settings = load_checked()
-    return local_url(settings.host, settings.port, tls=settings.tls_cert is not None)
-
-
-def server_flag(server: str | None) -> str:
-    """Returns the option that a suggested command needs to reach the same server, or "" if OCTET_SERVER is that one."""
-    return f" --server {shlex.quote(server)}" if server and server != os.environ.get("OCTET_SERVER") else ""
-
-
-def local_url(host: str, port: int, tls: bool = False) -> str:
-    """Returns the URL at which this machine reaches a server listening on `host`. Clients cannot connect to 0.0.0.0 or
-    ::.
-    """
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"{'https' if tls else 'http'}://" + (f"[{reachable}]" if ":" in reachable else reachable) + f":{port}"

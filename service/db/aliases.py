@@ -105,7 +105,7 @@ def _find(connection: sa.Connection, model: str, name: str, lock: bool = False) 
 
 def _set(alias: Alias | None, model: str, name: str) -> Alias:
     if alias is None:
-        raise NotFound(f"model {model!r} has no alias {name!r}", hint=f"octet promote {model} VERSION --alias {name}")
+        raise NotFound(f"model {model!r} has no alias {name!r}", hint=f"octet promote {model}:VERSION --alias {name}")
     return alias
 
 

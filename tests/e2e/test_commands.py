@@ -59,7 +59,7 @@ def test_predict_shows_the_best_class_first(server: str) -> None:
 
 def test_predict_takes_a_tensor_and_saves_the_output(server: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 16, 16, 1), np.int8))
-    octet(server, "predict", "digits", tmp_path / "x.npy", "--version", "1", "--save", tmp_path / "y.npy")
+    octet(server, "predict", "digits:1", tmp_path / "x.npy", "--save", tmp_path / "y.npy")
     assert np.load(tmp_path / "y.npy").shape == (1, 10)
 
 
@@ -76,7 +76,7 @@ def also(code: str, *command: object) -> Any:
         also("unsupported", "push", EXAMPLES / INT8, "--numerics", "approximately"),
         also("invalid_input", "push", EXAMPLES / INT8, "--name", "No Name"),
         (("predict", "cats", PICTURE), "not_found"),
-        also("not_found", "predict", "digits", PICTURE, "--version", "9"),
+        also("not_found", "predict", "digits:9", PICTURE),
         also("unsupported_format", "predict", "digits", EXAMPLES / "README.md"),
         also("not_found", "models", "cats"),
         (("builds", "0" * 32), "not_found"),

@@ -182,9 +182,9 @@ class TestScores:
         assert (report["metrics"]["top1"]["value"], report["signed_by"]) == (0.9, None)
         assert report["data_digest"] == found.data_digest
         run("push", compiled.path, "--name", "travelled", "--server", url)
-        refused = run("promote", "travelled", 1, "--least", "top1=0.91", "--server", url, status=1)
+        refused = run("promote", "travelled:1", "--least", "top1=0.91", "--server", url, status=1)
         assert refused["error"]["code"] == "gate_not_passed"
-        assert run("promote", "travelled", 1, "--least", "top1=0.9", "--server", url)["version"] == 1
+        assert run("promote", "travelled:1", "--least", "top1=0.9", "--server", url)["version"] == 1
         with octet.Client(url) as client:
             with pytest.raises(octet.errors.GateNotPassed, match="its score has no equal_outputs"):
                 client.promote("travelled", 1, least={"equal_outputs": 1.0})
@@ -205,15 +205,15 @@ class TestScores:
             server = "--server", served.url
             assert served.ended(served.push()["id"])["state"] == "succeeded"
             data = "digits:1", "--data", DIGITS, "--labels", labels, "--against", "litert", "--source", MODEL, *server
-            assert "has no score" in run("promote", "digits", 1, *server, status=1)["error"]["message"]
+            assert "has no score" in run("promote", "digits:1", *server, status=1)["error"]["message"]
             refused = run("evaluate", *data, "--attach", status=1)["error"]
             assert (refused["code"], "is not signed" in refused["message"]) == ("forbidden", True)
             monkeypatch.setenv("OCTET_SIGNING_KEY", str(key))
             found = run("evaluate", *data, "--attach")
             assert found["metrics"]["equal_outputs"]["value"] == 1
-            refused = run("promote", "digits", 1, "--least", "top1.low=0.7", *server, status=1)["error"]
+            refused = run("promote", "digits:1", "--least", "top1.low=0.7", *server, status=1)["error"]
             assert "top1.low is 0.5958" in refused["message"]
-            assert run("promote", "digits", 1, *server)["version"] == 1
+            assert run("promote", "digits:1", *server)["version"] == 1
             monkeypatch.setenv("OCTET_TRUSTED_KEYS", str(public))
             assert run("verify", found["artifact"], "--no-run", *server)["score"]["signed_by"]["name"] == "octet.pub"
             assert served.stop() == 0

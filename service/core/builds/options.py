@@ -147,7 +147,8 @@ def _single(size: int | Sequence[int], text: str) -> int:
 def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
     """Parses shapes such as `x=1,3,224,224;y=1x[16,32];z=1x..128`, and returns them by input name.
 
-    The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size. Two dots
+    The name of an only input may be omitted. A list of sizes in brackets makes one bucket for each size; several shapes
+    of one input, `x=1x16;x=1x32`, mean the same as `x=1x[16,32]`. Two dots
     before a size make a range, which is returned as a list that begins with 0.
 
     Raises:
@@ -159,10 +160,30 @@ def parse_open_shapes(text: str) -> dict[str, list[int | list[int]]]:
         sizes = [size.strip() for size in _SEPARATOR.split(written)]
         if len(sizes) > _MOST_RANK or not all(map(_SIZE.fullmatch, sizes)):
             raise InvalidInput(f"{part!r} is not a shape", hint="write it like x=1,3,224,224, x=1x[16,32] or x=1x..128")
-        if name.strip() in shapes:
-            raise InvalidInput(f"the input {name.strip()!r} has two shapes in {text!r}", hint="give one for each input")
-        shapes[name.strip()] = [_size(size) for size in sizes]
+        shape = [_size(size) for size in sizes]
+        shapes[name.strip()] = _join_shapes(shapes[name.strip()], shape, text) if name.strip() in shapes else shape
     return shapes
+
+
+def _join_shapes(
+    shape: Sequence[int | list[int]], other: Sequence[int | list[int]], text: str
+) -> list[int | list[int]]:
+    """Returns both shapes of an input as one, with a list of sizes for each axis on which they differ.
+
+    Raises:
+        InvalidInput: they differ in rank, or one has a range on an axis on which they differ.
+    """
+    if len(shape) != len(other):
+        raise InvalidInput(f"an input has shapes of {len(shape)} and of {len(other)} axes in {text!r}")
+    if any(left != right and (_limit_of(left) or _limit_of(right)) for left, right in zip(shape, other, strict=True)):
+        raise InvalidInput(f"an input has a range and another shape in {text!r}", hint="a range contains all sizes")
+    return [
+        left if left == right else [*_listed(left), *_listed(right)] for left, right in zip(shape, other, strict=True)
+    ]
+
+
+def _listed(size: int | list[int]) -> list[int]:
+    return [size] if isinstance(size, int) else size
 
 
 def _size(text: str) -> int | list[int]:

@@ -81,7 +81,7 @@ class Alias:
         if not self.previous:
             raise Conflict(
                 f"alias {self.name!r} of model {self.model!r} pointed at no version before {self.version}",
-                hint=f"promote another: octet promote {self.model} VERSION",
+                hint=f"promote another: octet promote {self.model}:VERSION",
             )
         version, *rest = self.previous
         return replace(self, version=version, canary=None, canary_percent=0, previous=tuple(rest), changed_at=at)

@@ -47,7 +47,7 @@ def plan(aliases: Aliases | None, model: str, reference: Reference) -> Plan:
     if reference in (None, LATEST):
         return Plan(None)
     raise NotFound(
-        f"model {model!r} has no alias {reference!r}", hint=f"octet promote {model} VERSION --alias {reference} sets it"
+        f"model {model!r} has no alias {reference!r}", hint=f"octet promote {model}:VERSION --alias {reference} sets it"
     )
 
 

@@ -73,7 +73,7 @@ def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path
     reference = f"oci://{host}/commands/digits:v1"
     octet(model, "push", "--to", reference, model.root)
     command = [sys.executable, "-m", "service.cli", "serve", "--models", reference, "--port", "0", "--no-grpc"]
-    with started(model, [*command, "--data-dir", str(tmp_path), "--allow-unsandboxed"]) as url:
+    with started(model, [*command, "--data-dir", str(tmp_path), "--unsandboxed"]) as url:
         served = ready(url)
         found = json.loads(httpx.get(f"{url}/api/v1/artifacts/{served}/provenance", timeout=WORK_TIMEOUT_S).text)
         assert (served, found["payloadType"]) == (model.digest, "application/vnd.in-toto+json")

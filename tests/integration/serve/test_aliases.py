@@ -70,15 +70,15 @@ def answer(served: Served, model: str, version: str = "") -> str:
 @pytest.mark.slow
 def test_clients_and_commands(served: Served) -> None:
     assert answer(served, "digits") == "2"
-    assert octet(served, "promote digits 1")["version"] == 1
+    assert octet(served, "promote digits:1")["version"] == 1
     assert [answer(served, "digits"), answer(served, "digits@stable"), answer(served, "digits", "stable")] == ["1"] * 3
     assert answer(served, "digits@latest") == "2"
-    shared = octet(served, "promote digits 2 --percent 30")
+    shared = octet(served, "promote digits:2 --percent 30")
     assert (shared["version"], shared["canary"]) == (1, {"version": 2, "percent": 30})
     (listed,) = octet(served, "models")
     assert listed["aliases"] == [shared]
     assert [len(version["aliases"]) for version in octet(served, "models digits")] == [1, 1]
-    assert octet(served, "promote digits 2")["previous"] == [1]
+    assert octet(served, "promote digits:2")["previous"] == [1]
     assert answer(served, "digits") == "2"
     assert octet(served, "rollback digits")["version"] == 1
     assert answer(served, "digits") == "1"
@@ -108,7 +108,7 @@ class Promoter:
 
 def killed_while_it_promotes(folder: Path, promotions: int) -> Promoter:
     with serving(folder, **LEASE) as served:
-        octet(served, "promote digits 1")
+        octet(served, "promote digits:1")
         promoter = Promoter(served)
         while promoter.count < promotions:
             assert promoter.thread.is_alive()

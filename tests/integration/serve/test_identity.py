@@ -122,7 +122,7 @@ def test_commands_send_their_key(scene: Scene, served: Served) -> None:
     ask = ("predict", "digits", str(PICTURE))
     assert scene.octet(*ask, SERVER=served.url)["error"]["code"] == "unauthorized"
     assert "error" not in scene.octet(*ask, "--key", key, "--server", served.url)
-    assert scene.octet("promote", "digits", "1", SERVER=served.url, KEY=key)["version"] == 1
+    assert scene.octet("promote", "digits:1", SERVER=served.url, KEY=key)["version"] == 1
     entries = scene.octet("audit", SERVER=served.url, KEY=scene.admin)
     assert (entries[0]["action"], entries[0]["model"], entries[0]["who"]) == ("promote", "digits", key.split("_")[1])
 

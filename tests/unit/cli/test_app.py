@@ -46,7 +46,7 @@ REMOTE = (
     "quarantine",
     f"push {MODEL}",
     f"predict digits {MODEL}",
-    "promote digits 1",
+    "promote digits:1",
     "rollback digits",
 )
 

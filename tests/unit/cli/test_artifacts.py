@@ -39,7 +39,7 @@ def test_another_argument_is_refused(given: str, tmp_path: Path, monkeypatch: py
 
 
 def build(artifact: str | None, target: str, state: str = "succeeded") -> dict[str, Any]:
-    return {"artifact": artifact, "target": target, "state": state}
+    return {"artifact": artifact, "target": target, "state": state, "version": 1}
 
 
 def server(*builds: Mapping[str, Any], content: bytes = b"") -> Client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.options import local_url, server_flag
+from service.cli.configuration import local_url, server_flag
 
 
 @pytest.mark.parametrize(

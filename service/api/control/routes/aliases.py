@@ -118,7 +118,7 @@ def _find(services: Services, name: str, alias: str) -> Alias:
     services.models.get(name)
     found = services.aliases.find(name, alias)
     if found is None:
-        raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet promote {name} VERSION sets one")
+        raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet promote {name}:VERSION sets one")
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
@@ -19,7 +20,6 @@ from service.cli.options import (
     SecondsOption,
     ServerOption,
     UnsandboxedOption,
-    load_checked,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration

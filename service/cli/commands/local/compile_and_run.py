@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from service.cli.configuration import load_checked
 from service.cli.options import (
     AcceptOption,
     ArtifactDir,
@@ -34,10 +35,10 @@ from service.cli.options import (
     TargetOption,
     ThreadsOption,
     TuneOption,
+    UnsandboxedBuildOption,
     UnsandboxedOption,
     joined_shapes,
     joined_values,
-    load_checked,
     metadata_from,
 )
 from service.cli.output import reporting
@@ -64,9 +65,7 @@ def compile(
     tune: TuneOption = None,
     accept_differences: AcceptOption = False,
     dialect: DialectOption = None,
-    allow_unsandboxed: Annotated[
-        bool, typer.Option("--allow-unsandboxed", help="Compile even if this kernel cannot sandbox the compiler.")
-    ] = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model into a folder.

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.options import JsonOption, configure_dialects, load_checked
+from service.cli.configuration import load_checked
+from service.cli.options import JsonOption, UnsandboxedBuildOption, configure_dialects
 from service.cli.output import FAILURE, reporting
 from service.cli.quantities import count
 from service.cli.tables import Table, number, text, whole
@@ -20,15 +21,12 @@ Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE...", help="Python files that define dialects.", exists=True, dir_okay=False),
 ]
-AllowUnsandboxedOption = Annotated[
-    bool, typer.Option("--allow-unsandboxed", help="Continue even if this kernel cannot sandbox the compiler.")
-]
 
 dialect = typer.Typer(help="Show and prove what a Python file adds to the compiler.", no_args_is_help=True)
 
 
 @dialect.command()
-def show(files: Files, allow_unsandboxed: AllowUnsandboxedOption = False, as_json: JsonOption = False) -> None:
+def show(files: Files, allow_unsandboxed: UnsandboxedBuildOption = False, as_json: JsonOption = False) -> None:
     """List the operators, patterns, passes and file formats of dialects."""
     with reporting(as_json) as output:
         require_compiler()
@@ -64,7 +62,7 @@ def prove(
     operator: Annotated[
         list[str] | None, typer.Option("--operator", help="An operator of the files. Repeatable.", show_default="all")
     ] = None,
-    allow_unsandboxed: AllowUnsandboxedOption = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compile each operator, and compare every result with the oracle: all 8-bit inputs, and samples of wider ones.

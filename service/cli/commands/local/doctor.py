@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption, load_checked, server_url
+from service.cli.configuration import load_checked, server_url
+from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption
 from service.cli.output import FAILURE, reporting
 from service.cli.tables import Table, text, whole
 

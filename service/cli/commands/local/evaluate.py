@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from service.cli.commands.remote.rm import name_and_version
+from service.cli.completion import complete_model
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
@@ -32,11 +33,11 @@ from service.cli.options import (
     UnsandboxedOption,
     joined_shapes,
     joined_values,
-    load_checked,
     metadata_from,
 )
 from service.cli.output import Output, reporting
 from service.cli.tables import Table, whole
+from service.cli.versions import resolve_model
 from service.evaluate.choices import MOST_CASES, MOST_SAMPLES, RUNTIMES
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def evaluate(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|DIR|MODEL[:VERSION]",
+            metavar="FILE|DIR|MODEL[:VERSION|@ALIAS]",
+            autocompletion=complete_model,
             help="A quantized model (TFLite, TorchScript, ONNX, OpenVINO or MXNet), which is compiled for this "
             "machine; a folder that octet compile wrote; or a model on the server.",
         ),
@@ -182,8 +184,8 @@ def evaluate(
             )
             found = _evaluate_here(request, task, settings, output, attach)
         else:
-            named = name_and_version(model)
             with connect(server, key) as client:
+                named = resolve_model(client, model)
                 with _bars(output) as tick:
                     reference = against, source, (member, signature)
                     found = evaluate_on_server(client, named, task, *reference, settings, tick)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from service.cli.commands.local.inspect import show_graph
 from service.cli.commands.local.passes import PassesOption, show_passes
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
 from service.cli.options import (
     ArtifactOption,
@@ -24,7 +25,6 @@ from service.cli.options import (
     ServerOption,
     TargetOption,
     UnsandboxedOption,
-    load_checked,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cache import MIN_AGE_S
-from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.configuration import load_checked
+from service.cli.options import DataDirOption, JsonOption
 from service.cli.output import reporting
 
 if TYPE_CHECKING:

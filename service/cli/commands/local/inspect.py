@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.cli.configuration import load_checked
 from service.cli.options import (
     DialectOption,
     FixOption,
@@ -16,9 +17,9 @@ from service.cli.options import (
     MemberOption,
     ModelFile,
     SignatureOption,
+    UnsandboxedBuildOption,
     joined_shapes,
     joined_values,
-    load_checked,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
@@ -42,9 +43,6 @@ ConstantsOption = Annotated[
         help="With --graph: print the values of constants too, in the form that octet compile reads from a .qnn file.",
     ),
 ]
-AllowUnsandboxedOption = Annotated[
-    bool, typer.Option("--allow-unsandboxed", help="Read the file even if this kernel cannot sandbox the reader.")
-]
 
 
 def inspect(
@@ -56,7 +54,7 @@ def inspect(
     input_shape: InputShapeOption = None,
     fix: FixOption = None,
     dialect: DialectOption = None,
-    allow_unsandboxed: AllowUnsandboxedOption = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a model file's signature, operators and quantization."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.options import load_checked
+from service.cli.configuration import load_checked
 from service.cli.output import Output
 from service.core.errors import InvalidInput
 

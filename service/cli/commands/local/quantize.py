@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.completion import complete_model
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
 from service.cli.options import (
     ClassesOfInputsOption,
@@ -26,12 +28,13 @@ from service.cli.options import (
     ServerOption,
     SignatureOption,
     StdOption,
+    UnsandboxedBuildOption,
     joined_shapes,
     joined_values,
-    load_checked,
     metadata_from,
 )
 from service.cli.output import Output, reporting
+from service.cli.versions import FORM
 from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
@@ -183,7 +186,8 @@ def quantize(
         str | None,
         typer.Option(
             "--from-live",
-            metavar="MODEL",
+            metavar=FORM,
+            autocompletion=complete_model,
             help="With --data: widen the ranges that live requests of this served model leave, as octet saturation "
             "shows them. FILE is the float model from which the newest version was quantized.",
         ),
@@ -220,9 +224,7 @@ def quantize(
     resize: ResizeOption = None,
     layout: LayoutOption = None,
     dialect: DialectOption = None,
-    allow_unsandboxed: Annotated[
-        bool, typer.Option("--allow-unsandboxed", help="Continue even if this kernel cannot sandbox the compiler.")
-    ] = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -333,8 +335,8 @@ def _live_ranges(output: Output, model: str, server: str | None, key: str | None
 def _show_trial(output: Output, name: str, build: dict[str, Any]) -> None:
     """Prints the commands that try the new version on a share of the requests."""
     version = next(each["version"] for each in build["models"] if each["name"] == name)
-    output.next_command(f"octet promote {shlex.quote(name)} {version} --percent 10")
-    output.next_command(f"octet saturation {shlex.quote(name)} --version {version}")
+    output.next_command(f"octet promote {shlex.quote(name)}:{version} --percent 10")
+    output.next_command(f"octet saturation {shlex.quote(name)}:{version}")
 
 
 def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:

@@ -81,7 +81,7 @@ def targets(as_json: JsonOption = False) -> None:
         elif CARDS_PACKAGE in lacking:
             output.show(f"\nTo compile for GPUs: {escape(GPUS)}")
         if lacking - COMPILER.keys() - {CARDS_PACKAGE}:
-            output.show("\nWithout Landlock or seccomp, these commands need --unsandboxed or --allow-unsandboxed.")
+            output.show("\nWithout Landlock or seccomp, these commands need --unsandboxed.")
 
 
 def _table(found: list[Abilities], host: Host) -> Table:

@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
-from service.cli.options import (
-    AcceptOption,
-    ArtifactOption,
-    JsonOption,
-    KeyOption,
-    ServerOption,
-    UnsandboxedOption,
-    load_checked,
-)
+from service.cli.options import AcceptOption, ArtifactOption, JsonOption, KeyOption, ServerOption, UnsandboxedOption
 from service.cli.output import FAILURE, reporting
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Untrusted

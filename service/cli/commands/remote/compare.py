@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.text import Text
@@ -11,15 +11,13 @@ from rich.text import Text
 from service.cli.connection import connect
 from service.cli.options import InputFiles, JsonOption, KeyOption, ServerOption
 from service.cli.output import FAILURE, reporting
+from service.cli.versions import ModelArgument, resolve_model
 from service.core.errors import InvalidInput
 
 
 def compare(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
+    model: ModelArgument,
     inputs: InputFiles,
-    version: Annotated[
-        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
-    ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -28,6 +26,7 @@ def compare(
     from service.runtime.protocol import read_input
 
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
         names = [spec["name"] for spec in client.metadata(name, version)["inputs"]]
         if len(names) != len(inputs):
             raise InvalidInput(f"{name} has {len(names)} inputs, but {len(inputs)} were given", hint=", ".join(names))

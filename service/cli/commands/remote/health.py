@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.options import JsonOption, ServerOption, server_url
+from service.cli.configuration import server_url
+from service.cli.options import JsonOption, ServerOption
 from service.cli.output import FAILURE, reporting
 
 _PATIENCE_S = 5.0

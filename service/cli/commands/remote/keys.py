@@ -15,8 +15,9 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
-from service.cli.options import DataDirOption, JsonOption, KeyOption, load_checked
+from service.cli.options import DataDirOption, JsonOption, KeyOption
 from service.cli.output import reporting
 from service.cli.tables import Table, text, whole
 from service.core.access.key import Key, Limits, Scope

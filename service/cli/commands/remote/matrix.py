@@ -15,6 +15,7 @@ from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
 from service.cli.quantities import duration
 from service.cli.tables import Table, number, whole
+from service.cli.versions import ModelArgument, resolve_model
 from service.core.verification.agreement import Outcome
 
 _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "different")
@@ -26,10 +27,7 @@ _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.O
 
 
 def matrix(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
-    version: Annotated[
-        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
-    ] = None,
+    model: ModelArgument,
     measure: Annotated[
         bool,
         typer.Option(
@@ -42,6 +40,7 @@ def matrix(
 ) -> None:
     """Compare the pools of a cluster that serve a model: builds, exactness, speed and cost."""
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
         found = client.measure(name, version) if measure else client.matrix(name, version)
         while measure and any(row["measuring"] and row["workers"] for row in found["rows"]):
             time.sleep(_LOOK_S)

@@ -11,32 +11,43 @@ from rich.text import Text
 
 from service.cli.commands.remote.promote import describe_alias
 from service.cli.commands.remote.quarantine import show as show_quarantine
+from service.cli.completion import complete_model
+from service.cli.configuration import server_flag
 from service.cli.connection import connect
 from service.cli.following import follow, short_id
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import Output, reporting, where
 from service.cli.tables import Table, digest, facts, number, text, whole
+from service.cli.versions import FORM, resolve_model
 from service.core.builds.quantization import is_quantization
-from service.core.errors import Conflict
+from service.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from service.cli.client import Client
 
 
+_MOST_BUILDS = 200
 _BAD = ("failed", "different", "quarantined")
 _VERSION_STYLE = {"ready": "green", "building": "yellow", **dict.fromkeys(_BAD, "bold red")}
 _STATE_STYLE = {"succeeded": "green", "canceled": "dim", **dict.fromkeys(_BAD, "bold red")}
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Show only this model, with all its versions.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL[:VERSION|@ALIAS]]",
+            help="Show only this model, with all its versions, or this version.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the models, and whether each version is served; newest versions first."""
     with reporting(as_json) as output, connect(server, key) as client:
-        listed = _versions(client.model(name)) if name else client.models()
+        listed = _versions(client, model) if model else client.models()
         if as_json:
             output.document(listed)
             return
@@ -59,10 +70,10 @@ def models(
             whole("pushed", leave=4),
             digest("source", leave=1),
         )
-        for model in listed:
-            aliases = "; ".join(map(describe_alias, model["aliases"]))
-            about = model["format"], _size(model["size_bytes"]), _ago(model["created_at"]), model["source"]
-            table.add(f"{model['name']}:{model['version']}", _version_state(model), aliases, *about)
+        for version in listed:
+            aliases = "; ".join(map(describe_alias, version["aliases"]))
+            about = version["format"], _size(version["size_bytes"]), _ago(version["created_at"]), version["source"]
+            table.add(f"{version['name']}:{version['version']}", _version_state(version), aliases, *about)
         output.show(table, *_reasons(listed), *_metadata(listed))
         if held := client.quarantine():
             show_quarantine(output, held, server)
@@ -90,12 +101,22 @@ def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
             yield Text(f"{version['name']}:{version['version']}  {metadata}", style="dim")
 
 
-def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the versions of a model, each with the aliases that point to it."""
-    return [
+def _versions(client: Client, text: str) -> list[dict[str, Any]]:
+    """Returns the versions of a model, or the one that `text` names, each with the aliases that point to it.
+
+    Raises:
+        NotFound: the model, the version or the alias does not exist.
+    """
+    name, number = resolve_model(client, text)
+    model = client.model(name)
+    found = [
         version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _versions_of_alias(alias)]}
         for version in model["versions"]
+        if number in (None, version["version"])
     ]
+    if not found:
+        raise NotFound(f"model {name!r} has no version {number}", hint=f"octet models {name} lists them")
+    return found
 
 
 def _versions_of_alias(alias: dict[str, Any]) -> list[int]:
@@ -109,8 +130,16 @@ def builds(
             metavar="BUILD", help="Show this build and its checks. The first characters of its id are enough."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="List only builds of this model.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="The number of builds to list.")] = 20,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar=FORM,
+            help="List only builds of this model, or of this version.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST_BUILDS, help="The number of builds to list.")] = 20,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the build, and show its progress.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the build.")] = False,
     server: ServerOption = None,
@@ -122,7 +151,7 @@ def builds(
         raise typer.BadParameter("--wait and --cancel need a BUILD")
     with reporting(as_json) as output, connect(server, key) as client:
         if identifier is None:
-            listed = client.builds(model, limit)
+            listed = _builds_of(client, model, limit)
             output.document(listed) if as_json else output.show(_builds(listed))
             return
         build = client.cancel(identifier) if cancel else client.build(identifier)
@@ -137,6 +166,15 @@ def builds(
             output.document(build)
         else:
             _show_build(output, client, build)
+
+
+def _builds_of(client: Client, text: str | None, limit: int) -> list[dict[str, Any]]:
+    if text is None:
+        return client.builds(None, limit)
+    name, version = resolve_model(client, text)
+    if version is None:
+        return client.builds(name, limit)
+    return [build for build in client.builds(name, _MOST_BUILDS) if build["version"] == version][:limit]
 
 
 def _builds(listed: list[dict[str, Any]]) -> Table | Text:

@@ -24,6 +24,7 @@ from service.cli.options import (
 from service.cli.output import FAILURE, reporting
 from service.cli.predicting.formats import Format, OutputFormat
 from service.cli.predicting.inputs import Item, items_of
+from service.cli.versions import ModelArgument, resolve_model
 from service.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _SEVERAL = (".txt", ".csv", ".jsonl", ".ndjson")  # files that contain several i
 
 
 def predict(
-    name: Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")],
+    model: ModelArgument,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -45,9 +46,6 @@ def predict(
             "on each line, or - for such lines from stdin. For a model of several inputs: one file for each.",
         ),
     ],
-    version: Annotated[
-        int | None, typer.Option("--version", help="The version to use.", show_default="the newest")
-    ] = None,
     format: Annotated[
         Format | None,
         typer.Option("--format", help="The format of lines.", show_default="by the file's name or its first line"),
@@ -85,6 +83,7 @@ def predict(
     from service.runtime.protocol import metadata_of, read_input, signature_of
 
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
         described = client.metadata(name, version)
         signature = signature_of(described)
         files = [Path(each) for each in inputs]

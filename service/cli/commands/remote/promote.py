@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.completion import complete_model
+from service.cli.configuration import server_flag
 from service.cli.connection import connect
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import Output, reporting
+from service.cli.versions import ModelVersion, resolve_model
 from service.core.errors import InvalidInput, NotFound
 from service.core.models.alias import ALL_PERCENT, STABLE
 
@@ -18,15 +21,20 @@ if TYPE_CHECKING:
     from service.cli.client import Client
 
 
-NameArgument = Annotated[str, typer.Argument(help="The model's name, as octet models lists it.")]
 AliasOption = Annotated[
     str, typer.Option("--alias", help='The alias to change. Requests without a version go to the alias "stable".')
 ]
 
 
 def promote(
-    name: NameArgument,
-    version: Annotated[int, typer.Argument(min=1, help="The version to send requests to.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL:VERSION|MODEL@ALIAS",
+            help="The version to send requests to, or the version that another alias points to.",
+            autocompletion=complete_model,
+        ),
+    ],
     alias: AliasOption = STABLE,
     percent: Annotated[
         int,
@@ -52,14 +60,21 @@ def promote(
 ) -> None:
     """Send all or part of the requests for a model to this version."""
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
+        if version is None:
+            raise InvalidInput(f"{model} names no version", hint=f"octet models {name} lists them: {name}:VERSION")
         _show(output, name, client.promote(name, version, alias, percent, parse_least(least or ())))
         if percent < ALL_PERCENT and not as_json:
-            output.next_command(f"octet promote {name} {version}{server_flag(server)}")
+            output.next_command(f"octet promote {name}:{version}{server_flag(server)}")
 
 
 def rollback(
-    name: NameArgument,
-    alias: AliasOption = STABLE,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL[@ALIAS]", help="The model, and the alias to change.", autocompletion=complete_model
+        ),
+    ],
     away_from: Annotated[
         int | None,
         typer.Option("--from", min=1, help="The version to roll back from.", show_default="the last promoted"),
@@ -70,6 +85,10 @@ def rollback(
 ) -> None:
     """Return to the previous version: end a canary, or undo a promotion."""
     with reporting(as_json) as output, connect(server, key) as client:
+        named = ModelVersion.parse(model)
+        if named.version is not None:
+            raise InvalidInput(f"{model} is a version", hint=f"octet rollback {named.name} --from {named.version}")
+        name, alias = named.name, named.alias or STABLE
         _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
 
 

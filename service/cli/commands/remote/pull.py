@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.commands.remote.rm import name_and_version
+from service.cli.completion import complete_model
+from service.cli.configuration import load_checked
 from service.cli.connection import connect
-from service.cli.options import JsonOption, KeyOption, PlainHttpOption, ServerOption, is_reference, load_checked
+from service.cli.options import JsonOption, KeyOption, PlainHttpOption, ServerOption, is_reference
 from service.cli.output import reporting
+from service.cli.versions import resolve_model
 from service.core.digest import Digest, parse_digest
 from service.core.errors import Conflict, NotReady
 
@@ -25,7 +27,9 @@ def pull(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL[:VERSION]|oci://…", help="A model on the server, or a reference to an OCI registry."
+            metavar="MODEL[:VERSION|@ALIAS]|oci://…",
+            help="A model on the server, or a reference to an OCI registry.",
+            autocompletion=complete_model,
         ),
     ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not exist yet.")],
@@ -44,8 +48,8 @@ def pull(
     if is_reference(model):
         _pull_from_registry(model, directory, target, plain_http, as_json)
         return
-    name, version = name_and_version(model)
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
         if directory.exists():
             raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
         artifact, described = _artifact(client, name, version, target)

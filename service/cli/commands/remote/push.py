@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from service.cli.commands.remote.rm import name_and_version
+from service.cli.configuration import load_checked, server_flag
 from service.cli.connection import connect
 from service.cli.following import BUILT, NOT_BUILT, error_of, short_id
 from service.cli.options import (
@@ -43,11 +43,10 @@ from service.cli.options import (
     VariantOption,
     joined_shapes,
     joined_values,
-    load_checked,
     metadata_from,
-    server_flag,
 )
 from service.cli.output import Output, reporting
+from service.cli.versions import resolve_model
 from service.core.errors import Different
 from service.core.models.model import model_name_of
 from service.core.models.text import TextProcessing, parse_pooling
@@ -63,7 +62,7 @@ def push(
         typer.Option(
             "--to",
             metavar="oci://HOST/REPOSITORY:TAG",
-            help="Push a compiled folder, or a model on the server (MODEL[:VERSION]), to an OCI registry instead.",
+            help="Push a compiled folder, or a model on the server (NAME:VERSION), to an OCI registry instead.",
         ),
     ] = None,
     plain_http: PlainHttpOption = False,
@@ -208,7 +207,7 @@ def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str
             digest = push_folder(Path(given), to, settings)
         else:
             with connect(server, key) as client:
-                digest = push_served(client, *name_and_version(given), to, settings)
+                digest = push_served(client, *resolve_model(client, given), to, settings)
         if as_json:
             output.document({"reference": to, "digest": digest})
             return

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from service.cli.configuration import server_flag
 from service.cli.connection import connect
-from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
+from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import Output, reporting
 from service.core.errors import NotFound
 

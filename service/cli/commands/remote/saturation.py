@@ -12,15 +12,13 @@ from service.cli.connection import connect
 from service.cli.options import JsonOption, KeyOption, ServerOption
 from service.cli.output import reporting
 from service.cli.tables import Table, number, text, whole
+from service.cli.versions import ModelArgument, resolve_model
 
 _STYLE = {"within": "green", "outside": "bold red"}
 
 
 def saturation(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
-    version: Annotated[
-        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
-    ] = None,
+    model: ModelArgument,
     days: Annotated[
         int, typer.Option("--days", min=1, max=30, help="Show the counts of this many days, including today.")
     ] = 2,
@@ -33,6 +31,7 @@ def saturation(
     Exit status 3: live data leaves the calibrated range of at least one tensor.
     """
     with reporting(as_json) as output, connect(server, key) as client:
+        name, version = resolve_model(client, model)
         found = client.saturation(name, version, days)
         outside = [each["tensor"] for each in found["tensors"] if each["state"] == "outside"]
         if as_json:

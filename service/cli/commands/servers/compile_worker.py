@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from service.cli.commands.servers import welcome
-from service.cli.commands.servers.server_options import LogFormatOption, UnsandboxedOption, VerboseOption
-from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.commands.servers.server_options import LogFormatOption, VerboseOption
+from service.cli.configuration import load_checked
+from service.cli.options import DataDirOption, JsonOption, UnsandboxedBuildOption
 from service.cli.output import reporting
 
 
@@ -18,7 +19,7 @@ def compile_worker(
         typer.Option("--targets", metavar="TARGET,…", help="Build only for these targets.", show_default="all targets"),
     ] = None,
     data_dir: DataDirOption = None,
-    allow_unsandboxed: UnsandboxedOption = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     log_format: LogFormatOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,

@@ -23,10 +23,10 @@ from service.cli.commands.servers.server_options import (
     ThreadsOption,
     TlsCertOption,
     TlsKeyOption,
-    UnsandboxedOption,
     VerboseOption,
 )
-from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
+from service.cli.configuration import load_checked
+from service.cli.options import DataDirOption, JsonOption, UnsandboxedBuildOption, is_reference
 from service.cli.output import reporting
 from service.core.errors import InvalidInput
 from service.core.system.installed import require_server
@@ -64,7 +64,7 @@ def serve(
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Build nothing here; leave builds to octet compile-worker.")
     ] = False,
-    allow_unsandboxed: UnsandboxedOption = False,
+    allow_unsandboxed: UnsandboxedBuildOption = False,
     log_format: LogFormatOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,

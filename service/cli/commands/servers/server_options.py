@@ -26,9 +26,6 @@ InstancesOption = Annotated[
     int | None,
     typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8."),
 ]
-UnsandboxedOption = Annotated[
-    bool, typer.Option("--allow-unsandboxed", help="Build even if this kernel cannot sandbox the compiler.")
-]
 LogFormatOption = Annotated[
     LogFormat | None,
     typer.Option("--log-format", help="The log's format; json writes one object per line.", show_default="text"),

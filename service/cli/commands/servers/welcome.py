@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from service.cli.options import load_checked, local_url
+from service.cli.configuration import load_checked, local_url
 from service.cli.output import Output
 from service.core.system import logs
 

@@ -26,7 +26,8 @@ from service.cli.commands.servers.server_options import (
     TlsKeyOption,
     VerboseOption,
 )
-from service.cli.options import DataDirOption, JsonOption, is_reference, load_checked
+from service.cli.configuration import load_checked
+from service.cli.options import DataDirOption, JsonOption, is_reference
 from service.cli.output import reporting
 from service.core.errors import InvalidInput
 

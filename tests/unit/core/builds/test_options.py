@@ -80,9 +80,18 @@ def test_malformed_shapes_are_refused(text: str) -> None:
         parse_shapes(text)
 
 
-def test_an_input_has_one_shape() -> None:
-    with pytest.raises(InvalidInput, match="the input 'x' has two shapes"):
-        parse_shapes("x=1,2;y=3;x=4")
+def test_several_shapes_of_an_input_are_its_sizes() -> None:
+    assert parse_open_shapes("1x16;1x32;1x64") == {"": [1, [16, 32, 64]]}
+    assert parse_open_shapes("x=1,3,224,224;y=7;x=1,3,320,320") == {"x": [1, 3, [224, 320], [224, 320]], "y": [7]}
+    assert parse_open_shapes("x=1x..128;x=1x..128") == {"x": [1, [0, 128]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("x=1,2;y=3;x=4", "2 and of 1 axes"), ("x=1x..8;x=1x16", "a range and another shape")]
+)
+def test_shapes_of_an_input_that_do_not_fit_together_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        parse_open_shapes(text)
 
 
 def test_a_build_without_shapes_has_the_key_it_always_had() -> None:

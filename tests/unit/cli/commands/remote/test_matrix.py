@@ -30,8 +30,8 @@ def server(plane: ControlPlane) -> Iterator[str]:
         yield f"http://{address}"
 
 
-def matrix(server: str, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["matrix", "digits", *arguments, "--server", server])
+def matrix(server: str, *arguments: str, model: str = "digits") -> Result:
+    return CliRunner().invoke(app, ["matrix", model, *arguments, "--server", server])
 
 
 def test_a_row_shows_the_checks_and_the_measurements(plane: ControlPlane, server: str) -> None:
@@ -72,12 +72,12 @@ def test_a_failure_is_named_with_its_build(plane: ControlPlane, server: str) -> 
 
 def test_json_is_the_servers_response(plane: ControlPlane, server: str) -> None:
     plane.push()
-    result = matrix(server, "--version", "1", "--json")
+    result = matrix(server, "--json", model="digits:1")
     assert json.loads(result.stdout) == plane.client.get("/api/v1/models/digits/matrix").json()
 
 
 def test_a_missing_version(plane: ControlPlane, server: str) -> None:
     plane.push()
-    result = matrix(server, "--version", "2")
+    result = matrix(server, model="digits:2")
     assert result.exit_code == 1
     assert "no version 2" in result.stderr
