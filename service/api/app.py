@@ -25,7 +25,6 @@ from service.api.control.routes import (
     keys,
     matrix,
     models,
-    openai,
     predict,
     quantizations,
     quarantine,
@@ -35,6 +34,7 @@ from service.api.control.routes import (
     updates,
     workers,
 )
+from service.api.control.routes.compatibility import openai, tensorflow_serving
 from service.api.oip import repository_routes
 from service.api.ops import scrape
 from service.api.ops.collectors import (
@@ -74,6 +74,7 @@ def control_plane() -> FastAPI:
         predict,
         jobs,
         openai,
+        tensorflow_serving,
         matrix,
         compare,
         saturation,

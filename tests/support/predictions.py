@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 
 from service.api.control.predictions.predicting import Predictions
-from service.api.control.routes import openai, predict
+from service.api.control.routes import predict
+from service.api.control.routes.compatibility import openai
 from service.core.digest import digest_of
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Activation, Task

@@ -21,7 +21,6 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/api/v1/openapi.json": _NOBODY,  # the document is the same for all users
     "/api/v1/artifacts": (Scope.ADMIN,),  # an artifact is native code, which runs with the server's permissions
     "/api/v1/updates": (Scope.READ, Scope.PREDICT, Scope.PUSH),  # the state that is sent depends on the key's scopes
-    "/v1/models": (Scope.PREDICT, Scope.READ),
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
@@ -34,6 +33,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/v2/health/", _NOBODY, _NOBODY),
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
+    ("/v1/models", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
     ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
     ("/api/v1/jobs", (Scope.PREDICT,), (Scope.PREDICT,)),  # of predictions
     ("/api/v1/audit", (Scope.ADMIN,), (Scope.ADMIN,)),
@@ -41,7 +41,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 )
 
 
-_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict|/v1/(embeddings|rerank)")
+_PREDICTION = re.compile(r"/api/v1/models/[^/]+/predict|/v1/models/[^:]+:predict|/v1/(embeddings|rerank)")
 
 
 def is_prediction(path: str) -> bool:

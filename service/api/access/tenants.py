@@ -33,7 +33,7 @@ _OPEN = re.compile(
     | /api/v1/builds (/[^/]+ (/events | /log | /cancel)? )?
     | /api/v1/(keys | jobs) (/[^/]+)?
     | /api/v1/(targets | audit | updates)
-    | /v1/(models | rerank)
+    | /v1/(models (/.+)? | rerank)
     """,
     re.VERBOSE,
 )

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Message
 
 from service.api.control.body import small_body
+from service.api.services import Services
 from service.core.models.metadata import MAX_LABELS_CHARACTERS
 
 MAX_BYTES = 64 << 10
@@ -22,13 +23,17 @@ class BoundedRoute(APIRoute):
 
     most_bytes = MAX_BYTES
 
+    def limit_of(self, request: Request) -> int:
+        """Returns the limit of the body in bytes."""
+        return self.most_bytes
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         if self.body_field is None:  # the route has no body, or reads the body itself
             return handle
 
         async def bounded(request: Request) -> Response:
-            body = await small_body(request, self.most_bytes)
+            body = await small_body(request, self.limit_of(request))
             arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
             async def receive() -> Message:
@@ -37,6 +42,14 @@ class BoundedRoute(APIRoute):
             return await handle(Request(request.scope, receive))
 
         return bounded
+
+
+class PredictionRoute(BoundedRoute):
+    """A route whose body may be as large as that of a prediction."""
+
+    def limit_of(self, request: Request) -> int:
+        services: Services = request.app.state.services
+        return services.settings.max_predict_bytes
 
 
 class LabelsRoute(BoundedRoute):

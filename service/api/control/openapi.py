@@ -57,6 +57,7 @@ _TAGS = [
     {"name": "models", "description": "Pushed models by name and version, their aliases and their deletion."},
     {"name": "jobs", "description": "Predictions whose results clients fetch later."},
     {"name": "openai", "description": "Embeddings, as clients of OpenAI's API request them."},
+    {"name": "tensorflow-serving", "description": "The REST API of TensorFlow Serving."},
     {"name": "builds", "description": "Compilations of a model for a target: their progress, results and logs."},
     {"name": "artifacts", "description": "Compiled models by digest, their reports, and the quarantine."},
     {"name": "blobs", "description": "Model files by digest, so that clients need not send a file twice."},
@@ -91,7 +92,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
         [(wire.EmbeddingRequest, "validation"), (wire.Embeddings, "validation")], ref_template=_SCHEMA
     )
     schemas |= embeddings["$defs"]
-    schemas |= {each.__name__: each.model_json_schema() for each in (wire.Problem, wire.PredictRequest)} | SCHEMAS
+    schemas |= {
+        each.__name__: each.model_json_schema() for each in (wire.Problem, wire.PredictRequest, wire.TensorFlowRequest)
+    } | SCHEMAS
     document["components"]["securitySchemes"] = _SECURITY
     for name, path in document["paths"].items():
         for method in _METHODS:

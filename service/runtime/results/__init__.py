@@ -147,7 +147,7 @@ def result_of(
             return {"classes": _classes(first, metadata, top)}
     return {
         "outputs": [
-            {"name": name, "shape": list(value.shape), "values": _listed(value)} for name, value in outputs.items()
+            {"name": name, "shape": list(value.shape), "values": listed(value)} for name, value in outputs.items()
         ]
     }
 
@@ -171,7 +171,7 @@ def _check_finite(outputs: Mapping[str, Array]) -> None:
             )
 
 
-def _listed(values: Array) -> Any:
+def listed(values: Array) -> Any:
     """Returns the values in nested lists, with None in place of NaN and infinities, which JSON cannot contain."""
     listed = values.astype(object)
     listed[~np.isfinite(values)] = None

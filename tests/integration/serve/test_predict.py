@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -74,3 +75,56 @@ def test_pictures_in_json_give_the_same_result(served: Served) -> None:
     broken = served.client.post(URL, json={"image": [encoded, encoded[:80]]})
     assert broken.status_code == 400
     assert broken.json()["detail"].startswith("input 1: ")
+
+
+def test_clients_of_tensorflow_serving_get_real_values(served: Served) -> None:
+    url, encoded = "/v1/models/digits", base64.b64encode(PICTURE).decode()
+    # without a type, as the documentation of TensorFlow Serving uses curl
+    asked = json.dumps({"instances": [{"b64": encoded}, [0.0] * 256]})
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    found = served.client.post(f"{url}:predict", content=asked, headers=form).json()["predictions"]
+    scores = served.client.post(URL, json={"values": [0.0] * 256}, params={"top": 10}).json()["classes"]
+    assert max(found[1]) == scores[0]["score"]
+    assert max(range(10), key=found[0].__getitem__) == 7
+    for path, members in (
+        (f"{url}/versions/1:predict", {"inputs": [{"b64": encoded}, [0.0] * 256]}),
+        (f"{url}:predict", {"inputs": {"image": [{"b64": encoded}, [[[0.0]] * 16] * 16]}}),
+    ):
+        assert served.client.post(path, json=members).json() == {"outputs": found}
+    assert served.client.post("/api/v1/models/digits/promote", json={"version": 1}).is_success
+    promoted = served.client.post(f"{url}/labels/stable:predict", json={"instances": [[0.0] * 256]})
+    assert promoted.json() == {"predictions": found[1:]}
+
+
+def test_clients_of_tensorflow_serving_and_openai_find_a_model(served: Served) -> None:
+    found = served.client.get("/v1/models/digits").json()
+    state = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    assert found["model_version_status"] == [state]
+    assert (found["id"], found["object"]) == ("digits", "model")
+    assert served.client.get("/v1/models").json()["data"][0]["id"] == "digits"
+    assert served.client.get("/v1/models/digits/versions/1").json() == {"model_version_status": [state]}
+    described = served.client.get("/v1/models/digits/versions/1/metadata").json()
+    signature = described["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"]["image"]["dtype"] == "DT_FLOAT"
+    assert served.client.get("/v1/models/digits/metadata").json()["metadata"] == described["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "detail"),
+    [
+        (":predict", "{}", 400, "either instances or inputs"),
+        (":predict", '{"instances": [[1]], "inputs": [[1]]}', 400, "either instances or inputs"),
+        (":predict", "x=1", 400, "Invalid JSON"),
+        (":predict", '{"instances": 1}', 400, "body.instances"),
+        (":predict", '{"instances": [[1]], "signature_name": "x"}', 400, "no signature 'x'"),
+        (":predict", '{"instances": [[1]]}', 400, "has shape [1, 16, 16, 1]"),
+        ("/versions/9:predict", '{"instances": [[1]]}', 404, "has no version 9"),
+        (":classify", "{}", 405, "does not accept POST"),
+    ],
+)
+def test_tensorflow_serving_errors_have_the_member_error(
+    served: Served, path: str, body: str, status: int, detail: str
+) -> None:
+    answer = served.client.post(f"/v1/models/digits{path}", content=body)
+    assert answer.status_code == status, answer.text
+    assert detail in answer.json()["error"]

@@ -30,9 +30,7 @@ def decode_file(member: str, value: Any, where: str = "") -> bytes:
         UnsupportedFormat: the file has none of the formats.
     """
     where = where or member
-    if not isinstance(value, str):
-        raise InvalidInput(f"{where} is not a string with a file in base64")
-    data = _decode(where, value)
+    data = decode_bytes(value, where)
     if not (is_wav(data) if member == "sound" else format_of(data) is not None):
         raise UnsupportedFormat(
             f"{where} is base64 of {len(data)} bytes that do not begin as a file of a known format does",
@@ -41,7 +39,10 @@ def decode_file(member: str, value: Any, where: str = "") -> bytes:
     return data
 
 
-def _decode(where: str, value: str) -> bytes:
+def decode_bytes(value: Any, where: str) -> bytes:
+    """Returns the bytes of a file in any format. Raises `InvalidInput` as `decode_file` does."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{where} is not a string with a file in base64")
     hint = "send the file's bytes in base64, as the command base64 writes them, or data:image/png;base64,…"
     if _WEB.match(value):
         raise InvalidInput(f"{where} is the URL {_begin(value)}, but this server loads no URLs", hint=hint)

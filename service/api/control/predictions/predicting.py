@@ -11,9 +11,9 @@ import asyncio
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from service.api.control.predictions.plane_client import PlaneClient, PlaneResponse
@@ -23,8 +23,9 @@ from service.core.models.task import Task
 from service.core.settings import Settings
 
 if TYPE_CHECKING:  # NumPy is imported when it is used: a server of tensors does not need it here
+    from service.core.models.arrays import Array
     from service.core.models.metadata import ModelMetadata
-    from service.core.models.signature import ModelSignature
+    from service.core.models.signature import ModelSignature, TensorSpec
 
 _PARALLEL = 16  # the number of requests that one request becomes at a time
 # The interval at which a model's description is read again. The data plane learns of changes at the same interval.
@@ -32,6 +33,7 @@ _REFRESH_S = 0.5
 _MOST_DESCRIBED = 256
 
 Result = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,21 @@ class Described:
 
     signature: ModelSignature
     metadata: ModelMetadata
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The outputs for one sample.
+
+    Attributes:
+        outputs: real values by name, in the shapes of the model's outputs.
+        model: the version of the model that computed them.
+        parameters: the parameters of the data plane's response.
+    """
+
+    outputs: Mapping[str, Array]
+    model: Described
+    parameters: Mapping[str, Any]
 
 
 class Predictions:
@@ -160,13 +177,11 @@ class TaskPredictor:
         Raises:
             OctetError: as `predict`. With several samples, the message names the sample.
         """
-        results = await asyncio.gather(*map(self.predict, samples), return_exceptions=True)
-        for index, result in enumerate(results):
-            if isinstance(result, OctetError) and len(samples) > 1:
-                result.message = f"input {index}: {result.message}"
-            if isinstance(result, BaseException):
-                raise result
-        return [result for result in results if not isinstance(result, BaseException)]
+        return await _gather(self.predict, samples)
+
+    async def compute_all(self, samples: Sequence[Sample]) -> list[Computed]:
+        """Returns the outputs for each sample, in order. Raises the same errors as `predict_all`."""
+        return await _gather(self.compute, samples)
 
     async def predict(self, sample: Sample) -> Predicted:
         """Returns the result of a sample.
@@ -174,9 +189,31 @@ class TaskPredictor:
         Raises:
             OctetError: the data plane refused the request, or the sample does not fit the model.
         """
-        from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
-        from service.runtime.results import picture_size, real_values, result_of
+        from service.runtime.results import picture_size, result_of
         from service.runtime.results.spans import TokenizedText, parse_offsets
+
+        computed = await self.compute(sample)
+        of_text, model = computed.parameters, computed.model
+        tokens = of_text.get("tokens")
+        source = None
+        if sample.text is not None and "token_offsets" in of_text:
+            source = TokenizedText(sample.text, parse_offsets(of_text["token_offsets"]))
+        size = picture_size(model.signature.inputs, model.metadata)
+        result = result_of(
+            computed.outputs,
+            model.metadata,
+            top=self._top,
+            tokens=tokens,
+            source=source,
+            size=size,
+            least_score=self._least_score,
+        )
+        return Predicted(result, tokens or 0, bool(of_text.get("truncated")))
+
+    async def compute(self, sample: Sample) -> Computed:
+        """Returns the outputs for a sample. Raises the same errors as `predict`."""
+        from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
+        from service.runtime.results import real_values
 
         inputs = await self._inputs(sample)
         parameters = whole_sequence() | ({"token_offsets": True} if await self._wants_offsets(sample) else {})
@@ -188,17 +225,7 @@ class TaskPredictor:
         model = await self.describe(
             f"/v2/models/{quote(answer['model_name'], safe='')}/versions/{answer['model_version']}"
         )
-        of_text = answer.get("parameters", {})
-        tokens = of_text.get("tokens")
-        real = real_values(outputs, model.signature.outputs)
-        source = None
-        if sample.text is not None and "token_offsets" in of_text:
-            source = TokenizedText(sample.text, parse_offsets(of_text["token_offsets"]))
-        size = picture_size(model.signature.inputs, model.metadata)
-        result = result_of(
-            real, model.metadata, top=self._top, tokens=tokens, source=source, size=size, least_score=self._least_score
-        )
-        return Predicted(result, tokens or 0, bool(of_text.get("truncated")))
+        return Computed(real_values(outputs, model.signature.outputs), model, answer.get("parameters", {}))
 
     async def _wants_offsets(self, sample: Sample) -> bool:
         """Returns true if the result consists of spans of the text."""
@@ -211,8 +238,6 @@ class TaskPredictor:
         return await self._predictions.describe(path or self._path, self._headers)
 
     async def _inputs(self, sample: Sample) -> dict[str, Any]:
-        from service.runtime.results import stored_values
-
         if sample.text is not None:  # the data plane tokenizes it
             return {
                 "text": sample.text.encode(),
@@ -229,11 +254,28 @@ class TaskPredictor:
                 raise InvalidInput(
                     f"the inputs are {', '.join(map(repr, sample.inputs))}", hint=f"the model has: {', '.join(specs)}"
                 )
-            return {name: stored_values(sample.inputs[name], spec) for name, spec in specs.items()}
+            return {name: _stored(sample.inputs[name], spec) for name, spec in specs.items()}
         if len(specs) != 1:
             raise InvalidInput(f"the model has {len(specs)} inputs", hint=f"send inputs by name: {', '.join(specs)}")
         ((name, spec),) = specs.items()
-        return {name: sample.picture if sample.picture is not None else stored_values(sample.values, spec)}
+        return {name: _stored(sample.values if sample.picture is None else sample.picture, spec)}
+
+
+async def _gather(predict: Callable[[Sample], Awaitable[T]], samples: Sequence[Sample]) -> list[T]:
+    results = await asyncio.gather(*map(predict, samples), return_exceptions=True)
+    for index, result in enumerate(results):
+        if isinstance(result, OctetError) and len(samples) > 1:
+            result.message = f"input {index}: {result.message}"
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _stored(values: Any, spec: TensorSpec) -> Any:
+    """Returns a file as it is, and the values of an input as the model stores them."""
+    from service.runtime.results import stored_values
+
+    return values if isinstance(values, bytes) else stored_values(values, spec)
 
 
 def _error_of(response: PlaneResponse) -> OctetError:

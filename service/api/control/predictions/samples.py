@@ -33,7 +33,7 @@ class Sample:
     Attributes:
         pair: the second text of a pair, whose first is `text`.
         values: real values for the only input, in nested lists or one list.
-        inputs: real values for each input, by name.
+        inputs: real values for each input, by name; or the bytes of a file, for the input that it is for.
         row: a row of a table.
     """
 

@@ -189,7 +189,7 @@ def list_models(
 def list_page(services: Services, limit: int, cursor: str | None) -> tuple[wire.Models, str | None]:
     """Returns a page of the models that the request may see, and the cursor of the next page; None on the last page."""
     models, following = services.models.list(limit, cursor, tenant.get())
-    aliases, standing = services.aliases.list(), _version_statuses(services, models)
+    aliases, standing = services.aliases.list(), statuses_of(services, models)
     shown = [
         views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
         for each in models
@@ -208,7 +208,7 @@ def list_page(services: Services, limit: int, cursor: str | None) -> tuple[wire.
 )
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     versions, facts = services.models.versions(name), facts_of(services, name, None)
-    standing = _version_statuses(services, versions)
+    standing = statuses_of(services, versions)
     shown = [views.version(each, standing[name, each.number], facts.get(each.number)) for each in versions]
     aliases = [views.alias(alias) for alias in services.aliases.list(name)]
     return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
@@ -218,7 +218,7 @@ def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
     found = services.models.version(name, version)
     return views.version(
-        found, _version_statuses(services, [found])[name, version], facts_of(services, name, version).get(version)
+        found, statuses_of(services, [found])[name, version], facts_of(services, name, version).get(version)
     )
 
 
@@ -271,7 +271,8 @@ def request_builds(
     return views.answer_with_builds(response, name, builds, services.builds)
 
 
-def _version_statuses(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], VersionStatus]:
+def statuses_of(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], VersionStatus]:
+    """Returns the states of versions on this server, by model and number."""
     wanted = services.builds.requested_by({each.name for each in versions})
     pairs = [(each.name, each.number) for each in versions]
     return version_statuses(pairs, wanted, services.registry, services.crashes.quarantined())

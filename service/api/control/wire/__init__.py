@@ -67,6 +67,13 @@ from service.api.control.wire.signatures import (
     State,
     Tensor,
 )
+from service.api.control.wire.tensorflow_serving import (
+    TensorFlowMetadata,
+    TensorFlowModel,
+    TensorFlowPrediction,
+    TensorFlowRequest,
+    TensorFlowStatus,
+)
 
 __all__ = [
     "DEFAULT_ALIAS",
@@ -145,6 +152,11 @@ __all__ = [
     "Targets",
     "Tensor",
     "TensorCounts",
+    "TensorFlowMetadata",
+    "TensorFlowModel",
+    "TensorFlowPrediction",
+    "TensorFlowRequest",
+    "TensorFlowStatus",
     "Wire",
     "Worker",
     "Workers",

@@ -12,13 +12,14 @@ from fastapi import APIRouter, Request
 
 from service.api.access.tenants import short_name, tenant
 from service.api.control import wire
+from service.api.control.bounded import PredictionRoute
 from service.api.control.predictions.predicting import Predicted, Predictions, TaskPredictor
 from service.api.control.predictions.samples import Sample, limited
 from service.api.control.routes.predict import passed_headers
 from service.api.injected import PredictionsOf, ServicesOf
 from service.core.errors import InvalidInput
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=PredictionRoute)
 
 _MOST_MODELS = 1000
 _REFUSALS: dict[int | str, dict[str, Any]] = {
