@@ -53,5 +53,6 @@ async def predictions_of(tables: Tables) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(plane) as client:
         predictions = Predictions(settings_of(client))
         plane.app.state.predictions = predictions
+        plane.app.state.jobs = None  # the tests of these routes start no jobs
         yield client
         predictions.close()
