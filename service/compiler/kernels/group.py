@@ -26,6 +26,22 @@ REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 
 @dataclass(frozen=True)
+class Length:
+    """The length of the input of a model, if it is bound at a call, and what depends on it in a product of matrices.
+
+    Attributes:
+        var: the length, `[1]` int32.
+        rows, columns: true if nothing reads rows or columns of the result beyond the length.
+        depth: true if only as many products as the length are added to each element.
+    """
+
+    var: relax.Var
+    rows: bool = False
+    columns: bool = False
+    depth: bool = False
+
+
+@dataclass(frozen=True)
 class Group:
     """The operators that one kernel computes: a core operator, and optionally its requantization and a residual
     addition.
@@ -42,6 +58,7 @@ class Group:
         channels_first: true if the kernel writes the result as `[N, C, H, W]`. `output` is then the variable of the
             permuted tensor.
         matrices: for a product of two computed matrices, the views of the inputs and of the output as matrices.
+        length: for a product, what depends on the length of the input; None if nothing does.
     """
 
     name: str
@@ -52,6 +69,7 @@ class Group:
     output: relax.Var
     channels_first: bool = False
     matrices: tuple[Strided, Strided, Strided] | None = None
+    length: Length | None = None
 
     @property
     def last(self) -> Operation:
@@ -212,12 +230,16 @@ class KernelLibrary(Protocol):
             Declined: no row kernel computes the operator.
         """
 
-    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+    def rows(
+        self, region: Region, sources: Sequence[Access], outputs: Sequence[Output], *, has_length: bool = False
+    ) -> RowsKernel:
         """Returns the kernel of a region of operators that `check_row_operator` accepted.
 
         Args:
             sources: the memory layout of the region's inputs.
             outputs: the memory layout of the region's outputs.
+            has_length: true if the number of columns to compute, `[1]` int32, is another operand after the inputs.
+                Further columns have no effect.
         """
 
     def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:

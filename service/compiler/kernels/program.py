@@ -73,6 +73,11 @@ def at_most(value: Expr, limit: int) -> Expr:
     return min(value, limit) if isinstance(value, int) else tirx.min(value, index(limit))
 
 
+def divided(value: Expr, by: int) -> Expr:
+    """Returns `value / by`, rounded up."""
+    return -(-value // by) if isinstance(value, int) else tirx.floordiv(value + (by - 1), by)
+
+
 class Register:
     """A vector variable that is assigned more than once. LLVM keeps it in a register if there are enough."""
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, shape_of, uniform
+from service.compiler.kernels.group import REAL_PRODUCTS, Group, Length, image_shape, shape_of, uniform
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn import graph
+from service.compiler.qnn.lengths.axes import Axes
+from service.compiler.qnn.lengths.unread import UnreadAxes
 from service.compiler.qnn.numerics.scaling.by_channel import is_by_channel
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.defined import converts, is_real
+from service.compiler.qnn.ops.products import length_of
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
 from service.compiler.select.seen import Seen, channels_of, put_into, readers_of, seen_by
@@ -56,13 +59,22 @@ class Model:
         channels_first: maps the result of a permutation from `[N, H, W, C]` to `[N, C, H, W]` to its operand.
         seen: maps each variable that is a permuted or sliced view of another tensor to the view.
         recurrent: the LSTMs. The operators of LSTMs are in `groups` too.
+        unread: the axes of tensors along which nothing reads elements beyond the length of the input.
+        length: the variable of this length; None if the inputs have one length.
         constants: maps a new variable to the constant operand that it stands for. Constants whose elements are all
             equal are not included.
     """
 
-    def __init__(self, function: relax.Function, block: int) -> None:
-        """`block` is the number of channels in a block. A slice of channels is a view only if it begins at a block."""
+    def __init__(self, function: relax.Function, block: int, varying: Sequence[Axes] = ()) -> None:
+        """
+        Args:
+            block: the number of channels in a block. A slice of channels is a view only if it begins at a block.
+            varying: for each input, the axes that have the length that the last parameter contains. Empty if the inputs
+                have one length.
+        """
         self.function = function
+        self.unread = UnreadAxes(function, varying)
+        self.length = function.params[-1] if varying else None
         found = list(graph.operations(function))
         self.bindings = [(var, value) for var, value, _ in found]
         self._operations = {var: operation for var, _, operation in found if operation is not None}
@@ -159,7 +171,20 @@ class Model:
         batch = shape_of(var)[:-2]
         left, right = (each.view.broadcast((*batch, *each.view.shape[-2:])) for each in (lhs, rhs))
         inputs = lhs.source, rhs.source
-        return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out))
+        length = self._length_of(core, var, output)
+        return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out), length=length)
+
+    def _length_of(self, core: Operation, product: relax.Var, output: relax.Var) -> Length | None:
+        """Returns what depends on the length of the input in a product, whose moved result is `output`."""
+        unread, rank = self.unread.of(product), len(shape_of(product))
+        if len(self.unread.of(output)) != len(unread):
+            unread = ()
+        depth = length_of(core)
+        if depth is not None and not depth.same_as(self.length):
+            return Length(depth, depth=True)
+        if self.length is None or (depth is None and not unread):
+            return None
+        return Length(self.length, rows=rank - 2 in unread, columns=rank - 1 in unread, depth=depth is not None)
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
         """Finds the permutations by `axes`, and maps the result of each to its operand."""

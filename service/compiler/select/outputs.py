@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from tvm import relax
 
 from service.compiler.kernels.group import image_shape, shape_of
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.trimming.trim import Along, Written
-from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.lengths.unread import UnreadAxes
 
 SCRATCH = Written(is_scratch=True)
 
 
 class Outputs:
-    """Describes the outputs of kernels for `trimming`.
+    """Describes the outputs of kernels for `trimming`."""
 
-    Attributes:
-        vary: true if the inputs may be shorter than the model was built for.
-    """
-
-    def __init__(self, function: relax.Function, varying: Sequence[Axes]) -> None:
-        """
-        Args:
-            varying: for each input, the axes that have the length of the input.
-        """
-        self.vary = bool(varying)
-        self._axes = UnreadAxes(function, varying)
+    def __init__(self, axes: UnreadAxes) -> None:
+        self._axes = axes
 
     def places(self, var: relax.Var) -> Written:
         """Returns the description of a plain tensor that may contain places of elements in another tensor. All of them

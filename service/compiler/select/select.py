@@ -25,6 +25,7 @@ from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
 from service.compiler.qnn.lengths.axes import Axes
+from service.compiler.select.columns import leaves_out_columns
 from service.compiler.select.edges import edges_of
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of
@@ -64,13 +65,13 @@ def _selected(
     Raises:
         _Refused: a planned kernel could not be created.
     """
-    model = Model(graph.main_of(module), library.block)
+    model = Model(graph.main_of(module), library.block, varying)
     function, regions = in_regions(model.function, library.check_row_operator, model.taken)
     regions = [region for region in regions if str(region.steps[-1].var.name) not in refused]
-    model = Model(function, library.block)
+    model = Model(function, library.block, varying)
     model.leave(regions)
     plan = Plan(model, library, regions, refused)
-    return _Emission(model, library, plan, varying).run()
+    return _Emission(model, library, plan).run()
 
 
 class _Refused(Exception):
@@ -98,9 +99,9 @@ def _making(op: str, tensor: str) -> Iterator[None]:
 class _Emission:
     """Writes the new function, binding by binding: calls kernels, and keeps the operators that no kernel computes."""
 
-    def __init__(self, model: Model, library: KernelLibrary, plan: Plan, varying: Sequence[Axes]) -> None:
+    def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
         self.model, self.library, self.plan = model, library, plan
-        self.tensors = Tensors(model, library, plan, varying)
+        self.tensors = Tensors(model, library, plan)
 
     def run(self) -> Selection:
         function = self.model.function
@@ -176,7 +177,7 @@ class _Emission:
             self.tensors.selection.leave(f"{group.name}_padded", "nn.pad", "the kernel needs padded tensors")
         flat = [self.tensors.reshaped(source, [math.prod(shape_of(source))]) for source in sources]
         macs = sum(self.tensors.macs.get(part, 0) for part in (*self.model.parts(group), group.output))
-        self.tensors.emit_contiguous(group, made.kernel, flat, macs)
+        self.tensors.emit_contiguous(group, made.kernel, [*flat, *self._length_of(group)], macs)
 
     def _call_product(self, group: Group) -> None:
         """Emits a product. Operands that are images are read in place if the rows of their matrices consist of whole
@@ -187,7 +188,7 @@ class _Emission:
         transposed = views[1].of_columns
         seen = (lhs, views[0]), (rhs, views[1].transposed if transposed else views[1])
         found = [self._matrices(*each) for each in seen]
-        operands = [operand for operand, _ in found]
+        operands = [*(operand for operand, _ in found), *self._length_of(group)]
         macs = sum(self.tensors.macs.get(part, 0) for part in self.model.parts(group))
         destination = None if group.wide else self.plan.matrices(group.output, out, written=True)
         kernel = self.library.product(
@@ -197,6 +198,10 @@ class _Emission:
             self.tensors.emit_contiguous(group, kernel, operands, macs)
         else:
             self.tensors.write(group.output, kernel, operands, group.name, group.kind, macs=macs)
+
+    def _length_of(self, group: Group) -> list[relax.Expr]:
+        """Returns the length of the input, if the kernel of a product of two computed matrices takes it."""
+        return [] if group.length is None else [self.tensors.plain(group.length.var)]
 
     def _matrices(self, var: relax.Var, view: Strided) -> tuple[relax.Expr, Matrices]:
         """Returns the operand of a product and its matrices: the image `var` if there is one, else the plain tensor."""
@@ -224,7 +229,10 @@ class _Emission:
                 sources.append(Access(str(var.ty.dtype), size, ()))
                 operands.append(self.tensors.flat(var))
         outputs = [self._output(region, var) for var in region.outputs]
-        made = self.library.rows(region, sources, outputs)
+        bounded = leaves_out_columns(region, self.model.unread)
+        made = self.library.rows(region, sources, outputs, has_length=bounded)
+        if bounded and self.model.length is not None:
+            operands.append(self.tensors.plain(self.model.length))
         seen = self.tensors.outputs
         described = [
             seen.places(v) if o.image is None else seen.image(v, o.image)

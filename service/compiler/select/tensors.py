@@ -21,7 +21,6 @@ from service.compiler.kernels.layout import BIAS, laid_out
 from service.compiler.kernels.moves import Memory, Move
 from service.compiler.kernels.trimming.trim import Written, trimmed
 from service.compiler.qnn import coverage, graph
-from service.compiler.qnn.lengths.axes import Axes
 from service.compiler.qnn.operation import value_of
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import elements_of
@@ -39,17 +38,12 @@ class Tensors:
         macs: the number of multiplications of each operator.
     """
 
-    def __init__(self, model: Model, library: KernelLibrary, plan: Plan, varying: Sequence[Axes]) -> None:
-        """
-        Args:
-            varying: for each input, the axes that have the length that the last parameter contains. Empty if the inputs
-                have one length.
-        """
+    def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
         self.model, self.library, self.plan = model, library, plan
         self.builder = relax.BlockBuilder()
         self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self.macs = coverage.macs_by_operator(model.function)
-        self.outputs = Outputs(model.function, varying)
+        self.outputs = Outputs(model.unread)
         self._length: relax.Expr | None = None
         self._plain: dict[relax.Var, relax.Expr] = {}
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
@@ -61,7 +55,7 @@ class Tensors:
 
     def set_params(self, old: Sequence[relax.Var], new: Sequence[relax.Var]) -> None:
         """Sets the parameters of the new function."""
-        self._length = new[-1] if self.outputs.vary else None
+        self._length = None if self.model.length is None else new[-1]
         self._plain.update(zip(old, new, strict=True))
 
     def set_plain(self, var: relax.Var, expr: relax.Expr) -> None:

@@ -53,7 +53,9 @@ class CudaLibrary(Families):
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
         raise Declined(_NOT_YET)
 
-    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+    def rows(
+        self, region: Region, sources: Sequence[Access], outputs: Sequence[Output], *, has_length: bool = False
+    ) -> RowsKernel:
         raise Declined(_NOT_YET)
 
     def part_tables(self, join: Operation) -> list[Array | None]:

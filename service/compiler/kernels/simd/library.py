@@ -22,7 +22,8 @@ from service.compiler.kernels.simd.float.groups import float_kernel
 from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.memory import reorder
 from service.compiler.kernels.simd.memory.moves import move
-from service.compiler.kernels.simd.products.product import numbers_of, product
+from service.compiler.kernels.simd.products.numbers import numbers_of
+from service.compiler.kernels.simd.products.product import product
 from service.compiler.kernels.simd.rows.region import rows
 from service.compiler.kernels.simd.rows.softmax import softmax_kernel
 from service.compiler.kernels.simd.rows.values import check
@@ -61,8 +62,10 @@ class SimdLibrary(Families):
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
         check(self.mode, name, call, operation)
 
-    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
-        return rows(self.isa, self.mode, region, sources, outputs)
+    def rows(
+        self, region: Region, sources: Sequence[Access], outputs: Sequence[Output], *, has_length: bool = False
+    ) -> RowsKernel:
+        return rows(self.isa, self.mode, region, sources, outputs, has_length=has_length)
 
     def part_tables(self, join: Operation) -> list[Array | None]:
         return [None if is_identity(table) else table for table in part_tables(self.mode, join)]

@@ -262,7 +262,8 @@ class _Evaluation:
         for kind, least in loop.least.items():
             if kind not in loop.examples or not _varies(least, loop.parents):
                 continue
-            ascending = Ascending.of(least) if len(self._loops) == 1 else None
+            is_constant = isinstance(stmt.extent, tirx.IntImm)
+            ascending = Ascending.of(least) if len(self._loops) == 1 and is_constant else None
             if ascending is not None and not ascending.more:
                 self.is_changed = True
                 return ascending.loop(stmt, body, self._length)
@@ -300,8 +301,8 @@ class _Evaluation:
 
     def _most(self, expr: Any) -> int | None:
         """Returns an upper limit of an integer expression; None if there is none."""
-        if isinstance(expr, tirx.IntImm):
-            return int(expr)
+        if (numbers := self._number(expr)) is not None:
+            return int(numbers.max(initial=0))
         if isinstance(expr, tirx.Var):
             return self._limits.get(expr)
         if isinstance(expr, tirx.Min):

@@ -176,8 +176,7 @@ def _softmax(site: Site) -> relax.Expr:
     if not getattr(site.mode.formula(operation), "takes_length", False):
         raise site.refuse()
     in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-    x = site.fill(site.args[0], site.rank(0) - 1, float(np.iinfo(in_type.dtype).min))
-    return ops.softmax(x, in_type, out_type, beta=operation.floating("beta"), length=site.length)
+    return ops.softmax(site.args[0], in_type, out_type, beta=operation.floating("beta"), length=site.length)
 
 
 def _own_axes(site: Site) -> set[int]:
@@ -200,10 +199,13 @@ def _last(site: Site) -> set[int]:
 
 
 def _matmul(site: Site) -> relax.Expr:
-    """Multiplies `[…, M, K]` by `[…, K, N]`. Products beyond the length become zero."""
+    """Multiplies `[…, M, K]` by `[…, K, N]`. Products beyond the length are not added, or become zero."""
     if site.rank(0) - 1 not in site.axes(0):
         return site.unchanged()
-    quantized = ops.name_of(site.call) == "matmul"
+    name, computed = ops.name_of(site.call), all(isinstance(arg, relax.Var) for arg in site.call.args)
+    if name in ("matmul", "real_matmul") and computed:
+        return ops.with_operands(site.call, *site.args, site.length)
+    quantized = name == "matmul"
     zero = Operation(site.call).per_tensor("lhs_type").zero_point if quantized else 0
     site.args[0] = site.fill(site.args[0], site.rank(0) - 1, zero)
     if not quantized:  # zero times an infinity is not zero

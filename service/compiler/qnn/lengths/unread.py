@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.qnn import graph
@@ -38,6 +39,7 @@ class UnreadAxes:
         """
         self._states: dict[relax.Var, States] = {}
         self._counts: set[relax.Var] = set()  # the length, and numbers that are computed from it
+        self._inside: set[relax.Var] = set()
         if not inputs:
             return
         for param, axes in zip(function.params, inputs, strict=False):
@@ -48,6 +50,8 @@ class UnreadAxes:
                 self._states[var] = self._states_of_value(var, value)
                 if isinstance(value, relax.Call) and _size(var) == 1 and any(map(self.is_count, value.args)):
                     self._counts.add(var)
+                if _compares_columns(value, function.params[-1]):
+                    self._inside.add(var)
 
     def of(self, expr: relax.Expr) -> Axes:
         """Returns the axes of a variable. Other expressions have none."""
@@ -64,6 +68,12 @@ class UnreadAxes:
     def is_count(self, expr: relax.Expr) -> bool:
         """Returns true for the length and for numbers that are computed from it."""
         return isinstance(expr, relax.Var) and expr in self._counts
+
+    def is_inside(self, expr: relax.Expr) -> bool:
+        """Returns true if each element of a tensor is true for an index of the last axis that is less than the length,
+        and false for the others.
+        """
+        return isinstance(expr, relax.Var) and expr in self._inside
 
     def _states_of_value(self, var: relax.Var, value: relax.Expr) -> States:
         if isinstance(value, relax.Var):
@@ -128,8 +138,12 @@ def _dense(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> States:
 
 
 def _same(axes: UnreadAxes, call: relax.Call, _shape: Sequence[int]) -> States:
-    """Operators that work along the last axis. If it has the length, all its elements are read."""
+    """Operators that work along the last axis. If it has the length, all its elements are read, unless the operator
+    takes the length.
+    """
     states = axes.states(call.args[0])
+    if states[-1] == UNREAD and any(map(axes.is_count, call.args[1:])):
+        return states
     return [*states[:-1], READ if states[-1] else FREE]
 
 
@@ -190,6 +204,18 @@ def _concatenate(axes: UnreadAxes, call: relax.Call, shape: Sequence[int]) -> St
     along = joined_axis(call)
     states = _aligned(axes, list(call.args[0].fields), shape)
     return [READ if axis == along and state else state for axis, state in enumerate(states)]
+
+
+def _compares_columns(value: relax.Expr, length: relax.Var) -> bool:
+    """Returns true if `value` compares the indices of its last axis with the length."""
+    if graph.name_of(value) != "less" or not value.args[1].same_as(length):
+        return False
+    numbers = value_of(value.args[0])
+    return (
+        numbers is not None
+        and numbers.shape[-1:] == (numbers.size,)
+        and np.array_equal(numbers.reshape(-1), np.arange(numbers.size))
+    )
 
 
 def _size(var: relax.Var) -> int:

@@ -20,8 +20,8 @@ def softmax(
     """Returns exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values.
 
     Args:
-        length: the number of columns to compute, `[1]` int32; None for all. The other columns must have the smallest
-            stored value. They have no effect, and their results no meaning.
+        length: the number of columns to compute, `[1]` int32; None for all. The other columns have no effect, and
+            their results no meaning.
     """
     operands = [x] if length is None else [x, length]
     return call_of("softmax", operands, in_type=in_type, out_type=out_type, beta=beta)

@@ -20,6 +20,7 @@ def matmul(
     rhs_type: QuantizedType,
     *,
     accum_dtype: str = "int32",
+    length: relax.Expr | None = None,
 ) -> relax.Call:
     """Multiplies `[…, M, K]` by `[…, K, N]`, both less their zero points, giving sums of products `[…, M, N]`.
 
@@ -28,12 +29,19 @@ def matmul(
 
     Args:
         accum_dtype: int32, or int64 for 16-bit operands.
+        length: the number of products to add, `[1]` int32; None for all K. The other products have no effect.
     """
-    return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype=accum_dtype)
+    operands = [lhs, rhs] if length is None else [lhs, rhs, length]
+    return call_of("matmul", operands, lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype=accum_dtype)
 
 
 def real_matmul(
-    lhs: relax.Expr, rhs: relax.Expr, bias: relax.Expr | None = None, *, operand_dtype: str = "float32"
+    lhs: relax.Expr,
+    rhs: relax.Expr,
+    bias: relax.Expr | None = None,
+    *,
+    operand_dtype: str = "float32",
+    length: relax.Expr | None = None,
 ) -> relax.Call:
     """Multiplies `[…, M, K]` by `[…, K, N]` and adds a bias `[N]`, all float32, giving `[…, M, N]`.
 
@@ -42,8 +50,10 @@ def real_matmul(
 
     Args:
         operand_dtype: as for `real_conv2d`.
+        length: the number of products to add, `[1]` int32; None for all K. The other products have no effect. A product
+            with a length has no bias.
     """
-    operands = [lhs, rhs] if bias is None else [lhs, rhs, bias]
+    operands = [lhs, rhs, *(each for each in (bias, length) if each is not None)]
     return call_of("real_matmul", operands, accum_dtype="float32", operand_dtype=operand_dtype)
 
 
@@ -71,8 +81,15 @@ def block_matmul(
     return call_of("block_matmul", operands, block_size=block_size, bits=bits, accum_dtype="float32")
 
 
+def length_of(operation: Operation) -> relax.Expr | None:
+    """Returns the operand of a `matmul` or `real_matmul` that contains the number of products to add, if any."""
+    operands = operation.call.args[2:]
+    return next((each for each in operands if str(each.ty.dtype) == "int32"), None)
+
+
 def _matmul(o: Operation) -> relax.TensorType:
-    o.count(2)
+    if o.count(2, 3) == 3:
+        _require_length(o)
     lhs, rhs = o.stored(0, o.per_tensor("lhs_type")), o.stored(1, o.per_tensor("rhs_type"))
     accum_dtype = str(o.attr("accum_dtype"))
     allowed = ("float32",) if o.is_simulated else ("int32", "int64")
@@ -86,7 +103,9 @@ def _real_matmul(o: Operation) -> relax.TensorType:
     o.require(lhs_dtype == rhs_dtype == "float32", f"operands must be float32, not {lhs_dtype} and {rhs_dtype}")
     require_float_sums(o)
     shape = _product(o, lhs, rhs)
-    if len(o.call.args) == 3:
+    if length_of(o) is not None:
+        _require_length(o)
+    elif len(o.call.args) == 3:
         o.require(o.tensor(2, rank=1) == (shape[-1:], "float32"), f"the bias {o.tensor(2)} does not fit")
     return tensor_type(shape, "float32")
 
@@ -104,6 +123,10 @@ def _block_matmul(o: Operation) -> relax.TensorType:
     o.require(o.tensor(3) == (blocks, "uint8"), f"zero points {o.tensor(3)} do not fit {blocks} blocks")
     o.require(count == 4 or o.tensor(4) == (shape[-1:], "float32"), "the bias must have one float32 per column")
     return tensor_type(shape, "float32")
+
+
+def _require_length(o: Operation) -> None:
+    o.require(o.tensor(2) == ((1,), "int32"), "the length must be one int32")
 
 
 def _product(o: Operation, lhs: Shape, rhs: Shape) -> Shape:

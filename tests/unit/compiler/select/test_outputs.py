@@ -8,6 +8,7 @@ from tvm import relax
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.trimming.trim import Along, Written
 from service.compiler.qnn import graph
+from service.compiler.qnn.lengths.unread import UnreadAxes
 from service.compiler.select.outputs import Outputs
 from tests.support.qnn_models import module_of
 
@@ -17,7 +18,7 @@ LONG = 12
 def described(shape: tuple[int, ...], dtype: str, axis: int) -> tuple[Outputs, relax.Var]:
     """Returns the description of a model that returns its input, and the input."""
     function = graph.main_of(module_of([(shape, dtype), ((1,), "int32")], lambda emit, inputs: inputs[0]))
-    return Outputs(function, [(axis,)]), function.params[0]
+    return Outputs(UnreadAxes(function, [(axis,)])), function.params[0]
 
 
 def test_rows_of_a_plain_tensor() -> None:

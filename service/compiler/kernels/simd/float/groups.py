@@ -25,6 +25,7 @@ from service.compiler.kernels.simd.float.tiles import Geometry, Outer, key_of, r
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.products import length_of
 from service.core.models.arrays import Array
 
 _BFLOAT16_BITS = 16
@@ -127,8 +128,11 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
         factors.size,
     )
     biases = None if bias is None else np.broadcast_to(bias, (1 if panels is None else len(panels), columns))
+    length = group.length if panels is None else None
     sizes = [math.prod(shape_of(var)) for var in (*group.inputs, group.output)]
-    return geometry, Operands(sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases, None, factors)
+    return geometry, Operands(
+        sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases, None, factors, length
+    )
 
 
 def _join_dimensions(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
@@ -195,7 +199,7 @@ def _factors(core: Operation) -> Factors:
 
 
 def _bias(core: Operation) -> Array | None:
-    if len(core.call.args) < 3:
+    if len(core.call.args) < 3 or (core.name == "qnn.real_matmul" and length_of(core) is not None):
         return None
     bias = value_of(core.call.args[2])
     if bias is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
 
 from service.compiler.kernels.layout import Halo
-from service.compiler.kernels.program import Buffer, Program, at_most, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, splat
 from service.compiler.kernels.simd.float.factors import Factors, Place, widest
 from service.compiler.kernels.vector.lanes import Lanes
 
@@ -56,3 +57,24 @@ def clear(program: Program, lanes: int, destination: Place, size: int) -> None:
     with program.loop(-(-size // width), "part") as part:
         at = program.bind(at_most(part * width, size - width))
         program.store(destination[0], destination[1] + at, splat(zero, width) if width > 1 else zero, width)
+
+
+def transposed(lanes: Lanes, vectors: Sequence[Expr], dtype: str) -> list[Expr]:
+    """Transposes a square of vectors with elements of `dtype`.
+
+    Each step exchanges halves, then quarters …, between pairs of vectors (Eklundh 1972).
+    """
+    count, found = len(vectors), list(vectors)
+
+    def mixed(pair: tuple[Expr, Expr], order: list[int]) -> Expr:
+        return lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), dtype)
+
+    distance = count // 2
+    while distance:
+        for one in (number for number in range(count) if not number & distance):
+            pair = found[one], found[one + distance]
+            upper = [lane + count - distance if lane & distance else lane for lane in range(count)]
+            lower = [lane + count if lane & distance else lane + distance for lane in range(count)]
+            found[one], found[one + distance] = mixed(pair, upper), mixed(pair, lower)
+        distance //= 2
+    return found

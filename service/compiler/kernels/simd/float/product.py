@@ -20,12 +20,13 @@ from functools import partial
 import numpy as np
 from tvm import tirx
 
+from service.compiler.kernels.group import Length
 from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, divided, index, load, splat
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.float.blocks import Blocked, BlockPanels
 from service.compiler.kernels.simd.float.factors import SINGLES, Factors
-from service.compiler.kernels.simd.float.memory import Padded, pad
+from service.compiler.kernels.simd.float.memory import Padded, pad, transposed
 from service.compiler.kernels.simd.float.tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
@@ -49,6 +50,8 @@ class Operands:
         bias: `[matrices, columns]`.
         padded: the border to add to `lhs` before it is read.
         factors: the type of the factors.
+        length: what depends on the length of the input, if `rhs` is not 0. The kernel then has another parameter after
+            `rhs`.
     """
 
     lhs: int
@@ -58,6 +61,7 @@ class Operands:
     bias: Array | None = None
     padded: Padded | None = None
     factors: Factors = SINGLES
+    length: Length | None = None
 
 
 def float_product(isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) -> Kernel:
@@ -112,9 +116,10 @@ class _Product:
         geometry, operands, constant = self.geometry, self.operands, self.laid_out
         self.lhs = program.parameter("lhs", "float32", operands.lhs)
         self.rhs = None if operands.weights is not None else program.parameter("rhs", "float32", operands.rhs)
+        number = None if operands.length is None else program.parameter("length", "int32", 1)
         self.buffers = [
-            program.parameter(f"constant_{index}", str(array.dtype), array.size)
-            for index, array in enumerate(self.constants)
+            program.parameter(f"constant_{number}", str(array.dtype), array.size)
+            for number, array in enumerate(self.constants)
         ]
         self.written = program.parameter("destination", "float32", operands.out)
         parallel = worth_sharing(self.isa, cycles(self.isa, geometry, self.tile))
@@ -126,6 +131,7 @@ class _Product:
             self.lhs = self._converted(self.lhs, operands.lhs, parallel=parallel)
         if self.rhs is not None:
             self.rhs = self._converted(self.rhs, operands.rhs, parallel=parallel)
+        self.used_depth, self.used_parts = self._used(number)
         # A thread that has copied or decoded the right operand uses the copy for all tiles of rows.
         rows = self.tiles if constant else 1
         with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
@@ -133,6 +139,8 @@ class _Product:
             lhs, rhs, out = self._offsets(program.bind(of_images // self.groups))
             first = program.bind(of_images % self.groups * self.group) if self.groups > 1 else 0
             self.count = program.bind(at_most(self.parts - first, self.group))
+            if not isinstance(self.used_parts, int):
+                self.count = program.bind(tirx.min(self.used_parts - first, index(self.count)))
             if constant:
                 weights = self._from_panel(self.buffers[0], program.bind((rhs * self.parts + first) * self.panel))
                 self._tiles(lhs, out, rhs, first, program.bind(tile), weights)
@@ -143,6 +151,18 @@ class _Product:
         facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {plural(self.tile.blocks, 'vector')}"}
         facts |= self.factors.facts
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
+
+    def _used(self, number: Buffer | None) -> tuple[Expr, Expr]:
+        """Returns the number of products of each sum, and the number of parts to compute."""
+        geometry, length, bind = self.geometry, self.operands.length, self.program.bind
+        depth, parts = geometry.depth, self.parts
+        if number is None or length is None:
+            return depth, parts
+        columns = bind(at_most(load(number, 0, 1), geometry.columns))
+        return (
+            bind(at_most(load(number, 0, 1), depth)) if length.depth else depth,
+            bind(divided(columns, self.tile.blocks * self.isa.lanes)) if length.columns else parts,
+        )
 
     def _converted(self, source: Buffer, size: int, *, parallel: bool) -> Buffer:
         """Returns a buffer with the operand, converted to the type of `factors`."""
@@ -197,8 +217,8 @@ class _Product:
             start = program.bind(part * self.panel)
 
             def keep(product: Expr, vectors: list[Expr]) -> None:
-                for index, vector in enumerate(vectors):
-                    program.store(memory, start + (product * self.tile.blocks + index) * lanes, vector, lanes)
+                for block, vector in enumerate(vectors):
+                    program.store(memory, start + (product * self.tile.blocks + block) * lanes, vector, lanes)
 
             panels.each(self.lanes, self.buffers[:3], program.bind(first + part), keep)
         return self._from_panel(memory, 0)
@@ -218,6 +238,7 @@ class _Product:
         memory = program.workspace(self.group * self.panel, self.factors.group)
         geometry = self.geometry
         whole = min(geometry.columns, geometry.steps) >= lanes and geometry.depth % self.factors.size == 0
+        whole = whole and (self.factors.size == 1 or isinstance(self.used_depth, int))
         with program.loop(self.count, "part") as part:
             for block, column in enumerate(self._columns(first + part)):
                 to = program.bind(part * self.panel + block * lanes)
@@ -254,37 +275,28 @@ class _Product:
                 group = self.factors.along(self.rhs, rhs + n * self.rhs_steps[1] + k, 1, size)
                 program.store(memory, to + (first + step) * row + n, group, 1)
 
-    def _steps(self) -> list[tuple[int, int, int]]:
+    def _steps(self) -> list[tuple[Expr, Expr, int]]:
         """Returns the steps of a run as (first step, number of equal steps, number of products in each of these
         steps).
         """
-        whole, rest = divmod(self.geometry.run, self.factors.size)
-        return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
+        size = self.factors.size
+        if not isinstance(self.used_depth, int):
+            whole = self.program.bind(self.used_depth // size)
+            return [(0, whole, size), *([(whole, self.used_depth % size, 1)] if size > 1 else [])]
+        whole, rest = divmod(self.geometry.run, size)
+        return [each for each in ((0, whole, size), (whole, 1, rest)) if each[1] and each[2]]
 
     def _transpose_squares(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Copies columns of a transposed right operand, by transposing squares of `lanes` x `lanes` groups.
-
-        Each step of a transposition exchanges halves, then quarters …, between pairs of vectors (Eklundh 1972).
-        """
+        """Copies columns of a transposed right operand, by transposing squares of `lanes` x `lanes` groups."""
         program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
         size, dtype = self.factors.size, self.factors.group
-        with program.loop(-(-self.geometry.steps // lanes), "square") as square:
+        steps = self.geometry.steps if isinstance(self.used_depth, int) else self.used_depth
+        with program.loop(divided(steps, lanes), "square") as square:
             step = program.bind(at_most(square * lanes, self.geometry.steps - lanes))
             starts = [rhs + n * self.rhs_steps[1] + step * size for n in range(lanes)]
             vectors = [self.lanes.keep(self.factors.along(self.rhs, at, lanes, size), dtype) for at in starts]
-            distance = lanes // 2
-            while distance:
-                for one in (index for index in range(lanes) if not index & distance):
-                    pair = vectors[one], vectors[one + distance]
-                    upper = [lane + lanes - distance if lane & distance else lane for lane in range(lanes)]
-                    lower = [lane + lanes if lane & distance else lane + distance for lane in range(lanes)]
-                    vectors[one], vectors[one + distance] = (self._mixed(pair, order) for order in (upper, lower))
-                distance //= 2
-            for index, vector in enumerate(vectors):
-                program.store(memory, to + (step + index) * row, vector, lanes)
-
-    def _mixed(self, pair: tuple[Expr, Expr], order: list[int]) -> Expr:
-        return self.lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), self.factors.group)
+            for number, vector in enumerate(transposed(self.lanes, vectors, dtype)):
+                program.store(memory, to + (step + number) * row, vector, lanes)
 
     # --- a tile ---
 

@@ -49,10 +49,14 @@ class ColumnLayout:
         memory: the destination, `[groups, blocks]` vectors. Each lane contains a group of signed bytes of one column.
             Rows after the last one are zeros.
         depth: the number of rows of the matrix.
+        used: the number of rows to write. An expression is at least 1 and at most `depth`.
     """
 
-    def __init__(self, program: Program, isa: Isa, memory: Buffer, blocks: int, depth: int) -> None:
+    def __init__(
+        self, program: Program, isa: Isa, memory: Buffer, blocks: int, depth: int, used: Expr | None = None
+    ) -> None:
         self.program, self.isa, self.memory, self.blocks, self.depth = program, isa, memory, blocks, depth
+        self.used: Expr = depth if used is None else used
         self._vector = f"uint8x{isa.bytes}"
 
     def rows(self, source: Source, block: Expr) -> list[Register]:
@@ -65,18 +69,17 @@ class ColumnLayout:
         sums = self._sums()
         order = [row * lanes + lane for lane in range(lanes) for row in range(isa.group)]
 
-        def group_of(group: Expr, count: int) -> None:
+        def group_of(group: Expr, valid: Expr | None = None) -> None:
             for index in range(self.blocks):
-                rows = [source.load(group * isa.group + row, block + index, lanes) for row in range(count)]
-                rows += [splat(tirx.const(_zero(source), source.dtype), lanes)] * (isa.group - count)
+                numbers = [at_most(group * isa.group + row, self.depth - 1) for row in range(isa.group)]
+                rows = [source.load(number, block + index, lanes) for number in numbers]
                 joined = tirx.Shuffle(rows, [tirx.const(at, "int32") for at in order])
-                self._store(source, joined, group, index, sums)
+                self._store(source, joined, group, index, sums, valid)
 
-        whole, rest = divmod(self.depth, isa.group)
-        if whole:
-            with program.loop(whole, "group") as group:
-                group_of(group, isa.group)
-        if rest:
+        whole, rest = program.bind(self.used // isa.group), program.bind(self.used % isa.group)
+        with program.loop(whole, "group") as group:
+            group_of(group)
+        with program.when(rest > 0):
             group_of(whole, rest)
         return sums
 
@@ -97,7 +100,7 @@ class ColumnLayout:
             for byte in range(isa.group)
         ]
 
-        def run_of(run: Expr, depth: int) -> None:
+        def run_of(run: Expr, depth: Expr) -> None:
             for index in range(self.blocks):
                 fours = []
                 for first in range(0, lanes, PIXELS):
@@ -105,7 +108,7 @@ class ColumnLayout:
                     four = [source.load(number, run, lanes) for number in numbers]
                     joined = tirx.Shuffle(four, [tirx.const(at, "int32") for at in across])
                     fours.append(program.bind(bits(self._vector, joined), self._vector))
-                for group in range(-(-depth // isa.group)):
+                for group in range(-(-depth // isa.group) if isinstance(depth, int) else of_run):
                     width = PIXELS * isa.group
                     order = [
                         four * isa.bytes + group * width + byte for four in range(len(fours)) for byte in range(width)
@@ -113,11 +116,10 @@ class ColumnLayout:
                     joined = tirx.Shuffle(fours, [tirx.const(at, "int32") for at in order])
                     self._store(source, joined, run * of_run + group, index, sums, depth - group * isa.group)
 
-        whole, rest = divmod(self.depth, lanes)
-        if whole:
-            with program.loop(whole, "run") as run:
-                run_of(run, lanes)
-        if rest:
+        whole, rest = program.bind(self.used // lanes), program.bind(self.used % lanes)
+        with program.loop(whole, "run") as run:
+            run_of(run, lanes)
+        with program.when(rest > 0):
             run_of(whole, rest)
         return sums
 
@@ -128,20 +130,20 @@ class ColumnLayout:
         group: Expr,
         position: int,
         sums: Sequence[Register],
-        valid: int | None = None,
+        valid: Expr | None = None,
     ) -> None:
         """Stores a vector, and adds its bytes to the sums of the columns.
 
         Args:
             valid: the number of rows that remain, from this group on. Bytes of further rows are set to 0. None if all
-                bytes of the group belong to the matrix.
+                rows of the group are used.
         """
         program, isa = self.program, self.isa
         vector = bits(self._vector, vector)
         if source.dtype == "uint8":
             vector = flip_sign(vector, isa.bytes)
-        if valid is not None and valid < isa.group:
-            mask = splat(tirx.const((1 << 8 * valid) - 1, "int32"), isa.lanes)
+        if valid is not None and not (isinstance(valid, int) and valid >= isa.group):
+            mask = splat(first_bytes(valid), isa.lanes)
             vector = bits(self._vector, bits(f"int32x{isa.lanes}", vector) & mask)
         vector = program.bind(vector, self._vector)
         program.store(self.memory, (group * self.blocks + position) * isa.bytes, vector, isa.bytes)
@@ -156,11 +158,19 @@ class ColumnLayout:
         return registers
 
 
+def first_bytes(count: Expr) -> Expr:
+    """Returns an int32 whose first `count` bytes are 255, and whose other bytes are 0.
+
+    A count below 0 has the effect of 0, and one above 4 the effect of 4.
+    """
+    if isinstance(count, int):
+        mask = bytes([255] * count).ljust(4, b"\0")[:4]
+        return tirx.const(int.from_bytes(mask, "little", signed=True), "int32")
+    bits_set = tirx.Cast("int64", tirx.max(tirx.min(count, 4), 0) * 8)
+    return tirx.Cast("int32", (tirx.const(1, "int64") << bits_set) - tirx.const(1, "int64"))
+
+
 def flip_sign(vector: Expr, lanes: int) -> Expr:
     """Converts between stored bytes and signed bytes, by flipping the highest bit of each."""
     highest = tirx.const(128, "uint8")
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
-
-
-def _zero(source: Source) -> int:
-    return 128 if source.dtype == "uint8" else 0

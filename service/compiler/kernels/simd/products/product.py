@@ -20,25 +20,32 @@ from functools import partial
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue, Epilogue, WideEpilogue, load_channels
-from service.compiler.kernels.arithmetic.numerics import bounds, expressed, require_finite
-from service.compiler.kernels.group import Group, shape_of
-from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.arithmetic.epilogue import WideEpilogue, load_channels
+from service.compiler.kernels.group import Group, Length
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.matrices import Matrices
-from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, shuffle, splat
-from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, flip_sign
+from service.compiler.kernels.program import (
+    Buffer,
+    Expr,
+    Program,
+    Register,
+    at_most,
+    bits,
+    divided,
+    index,
+    load,
+    shuffle,
+    splat,
+)
+from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, first_bytes, flip_sign
+from service.compiler.kernels.simd.products.numbers import Numbers, numbers_of
 from service.compiler.kernels.vector.isa import PIXELS, Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.kernels.walk import map_bytes
-from service.compiler.qnn.expressions.facts import Facts
-from service.compiler.qnn.expressions.requantization import Requantization
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.expressed import Converts
-from service.compiler.qnn.operation import Operation
 from service.core.words import plural
 
-_LARGEST = 255 * 255  # the largest magnitude of a product
 _MOST_ROWS = 16
 _MOST_BLOCKS = 8
 _FEWEST_ITEMS = 8  # a product with many rows is divided into at least this many iterations
@@ -56,53 +63,7 @@ def product(
         rhs: `[…, K, N]`, or `[…, N, K]` if `transposed`.
         out: `[…, M, N]`; not in an image with a halo.
     """
-    return _Product(isa, numbers_of(isa, mode, group), lhs, rhs, out, transposed).kernel()
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers that differ between products of one shape. These numbers are constants of the kernel and not part of
-    its code.
-
-    Attributes:
-        zero_points: the zero point of the first matrix as unsigned bytes, and of the second matrix as signed bytes.
-    """
-
-    zero_points: tuple[int, int]
-    epilogue: AnyEpilogue
-
-
-def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
-    """Returns the numbers of a product.
-
-    Raises:
-        Declined: the product is neither requantized nor dequantized, or no kernel computes `mode`'s formula.
-    """
-    core, requantize = group.core, group.requantize
-    if requantize is None:
-        raise Declined("its sums are not scaled")
-    depth = shape_of(core.call.args[0])[-1]
-    if depth * _LARGEST >= 1 << 31:
-        raise Declined(f"sums of {depth} products may leave 32 bits")
-    lhs, rhs = (bounds(core.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
-    scale = _scale(isa, mode, requantize, depth)
-    epilogue = WideEpilogue(scale, "float32") if group.wide else Epilogue(scale, bounds(group.out_type))
-    return Numbers((lhs, rhs - 128), epilogue)
-
-
-def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
-    """Returns the conversion of sums of `depth` products to bytes or to real values, with one scale."""
-    in_type = requantize.per_tensor("in_type")
-    if in_type.zero_point:
-        raise Declined(f"sums of type {in_type} have a zero point")
-    if len(requantize.call.args) > 1:
-        raise Declined("a bias is added")
-    largest = np.array([depth * _LARGEST])
-    scale = expressed(mode, requantize, Converts).requantization(requantize, Facts(-largest, largest), None)
-    if scale.is_wide:
-        raise Declined("its scaled sums may leave 32 bits")
-    require_finite(scale.arrays)
-    return scale.extended(isa.lanes)
+    return _Product(isa, numbers_of(isa, mode, group), lhs, rhs, out, transposed, group.length).kernel()
 
 
 @dataclass(frozen=True)
@@ -133,10 +94,17 @@ class _Tile:
 
 class _Product:
     def __init__(
-        self, isa: Isa, numbers: Numbers, lhs: Matrices, rhs: Matrices, out: Matrices, transposed: bool
+        self,
+        isa: Isa,
+        numbers: Numbers,
+        lhs: Matrices,
+        rhs: Matrices,
+        out: Matrices,
+        transposed: bool,
+        length: Length | None,
     ) -> None:
         self.isa, self.numbers, self.epilogue, self.transposed = isa, numbers, numbers.epilogue, transposed
-        self.lhs, self.rhs, self.out = lhs, rhs, out
+        self.lhs, self.rhs, self.out, self.length = lhs, rhs, out, length
         self.height, self.depth, self.width = lhs.rows, lhs.columns, out.columns
         self.groups, self.blocks = -(-self.depth // isa.group), -(-self.width // isa.lanes)
         self.tile = _Tile.of(isa, self.height, self.blocks, self.groups)
@@ -151,14 +119,14 @@ class _Product:
         self.program, self.lanes = program, Lanes(program, isa)
         (lhs, rhs), epilogue = self.numbers.zero_points, self.epilogue
         lhs -= isa.operand_zero_point
-        constants = np.array([self.depth * lhs * rhs, lhs, rhs], np.int32), *epilogue.constants
+        constants = np.array([lhs * rhs, lhs, rhs], np.int32), *epilogue.constants
         sources = [
             program.parameter(name, matrices.dtype, matrices.size)
             for name, matrices in (("lhs", self.lhs), ("rhs", self.rhs))
         ]
+        number = None if self.length is None else program.parameter("length", "int32", 1)
         points, *numbers = (
-            program.parameter(f"constant_{index}", str(array.dtype), array.size)
-            for index, array in enumerate(constants)
+            program.parameter(f"constant_{at}", str(array.dtype), array.size) for at, array in enumerate(constants)
         )
         count = len(epilogue.requantization.arrays)
         self.factors, self.parameters = numbers[:count], numbers[count:]
@@ -166,22 +134,51 @@ class _Product:
         macs = self.batch * self.height * self.groups * isa.group * self.blocks * isa.lanes
         parallel = worth_sharing(isa, macs / isa.bytes * isa.rates.dot)
         items = self.batch * self.parts * self.shares
+        self.used_depth, self.used_rows, self.used_columns = self._used(number)
         with program.loop(items, "item", parallel=parallel and items > 1) as item:
             self.both, self.lhs_point, self.rhs_point = (
-                self.lanes.keep(splat(load(points, index, 1), isa.lanes)) for index in range(3)
+                self.lanes.keep(splat(load(points, at, 1), isa.lanes)) for at in range(3)
             )
+            self.both = self.lanes.keep(self.both * splat(index(self.used_depth), isa.lanes))
             self.channels = load_channels(self.lanes, epilogue.requantization, self.factors, 0)
             self._item(item, *sources)
         facts = {"tile": f"{plural(self.tile.rows, 'row')}, {plural(self.tile.blocks, 'block')}"}
         return Kernel("product", program.function(), constants, self.out.size, facts)
 
+    def _used(self, number: Buffer | None) -> tuple[Expr, Expr, Expr]:
+        """Returns the number of products of each sum, and the number of rows and columns of the result to compute."""
+        if number is None or self.length is None:
+            return self.depth, self.height, self.width
+        own = load(number, 0, 1)
+        of = self.length
+        return (
+            self.program.bind(at_most(own, self.depth)) if of.depth else self.depth,
+            self.program.bind(at_most(own, self.height)) if of.rows else self.height,
+            self.program.bind(at_most(own, self.width)) if of.columns else self.width,
+        )
+
     def _item(self, item: Expr, lhs: Buffer, rhs: Buffer) -> None:
+        """Computes some blocks of columns of some rows."""
         program, isa = self.program, self.isa
         number, rest = program.bind(item // (self.parts * self.shares)), item % (self.parts * self.shares)
         block = program.bind(at_most(rest // self.shares * self.tile.blocks, self.blocks - self.tile.blocks))
         row = program.bind(at_most(rest % self.shares * self.own_rows, self.height - self.own_rows))
         positions = self._places(number)
+        with program.when(index(block * isa.lanes) < self.used_columns if self._bounds_columns else True):
+            self._blocks(block, row, positions, lhs, rhs)
+
+    @property
+    def _bounds_columns(self) -> bool:
+        return not isinstance(self.used_columns, int)
+
+    def _blocks(self, block: Expr, row: Expr, positions: list[Expr], lhs: Buffer, rhs: Buffer) -> None:
+        """Computes an iteration's blocks of columns, from block number `block` and row `row` on."""
+        program, isa = self.program, self.isa
+        self.rows_here: Expr = self.own_rows
+        if not isinstance(self.used_rows, int):
+            self.rows_here = program.bind(at_most(self.used_rows - row, self.own_rows))
         reads = self.rhs.rows, self.own_rows
+        used = self.used_columns if self.transposed else self.used_depth, self.rows_here
         copied = self._uneven(self.rhs), self._uneven(self.lhs)
         laid_out = self.groups * self.tile.blocks * isa.bytes
         sizes = (
@@ -192,9 +189,9 @@ class _Product:
         self.memory = program.workspace(1 << (sum(sizes) + isa.bytes - 1).bit_length())
         sums_at, rhs_at, lhs_at = (sum(sizes[:position]) for position in (1, 2, 3))
         first_row = program.bind(self.lhs.start(positions) + row * self.lhs.row)
-        left = self._source(lhs, self.lhs, first_row, reads[1], lhs_at, copied[1])
-        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(positions)), reads[0], rhs_at, copied[0])
-        layout = ColumnLayout(program, isa, self.memory, self.tile.blocks, self.depth)
+        left = self._source(lhs, self.lhs, first_row, used[1], lhs_at, copied[1])
+        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(positions)), used[0], rhs_at, copied[0])
+        layout = ColumnLayout(program, isa, self.memory, self.tile.blocks, self.depth, self.used_depth)
         columns = program.bind(block * isa.lanes)
         sums = layout.transposed(right, columns, self.rhs.rows) if self.transposed else layout.rows(right, block)
         for register in sums:
@@ -202,7 +199,7 @@ class _Product:
         if self.numbers.zero_points[1]:
             self._sum_rows(left, sums_at)
         to = program.bind(self.out.start(positions) + row * self.out.row)
-        with program.loop(-(-self.own_rows // self.tile.rows), "tile") as tile:
+        with program.loop(divided(self.rows_here, self.tile.rows), "tile") as tile:
             self._tile(
                 left,
                 program.bind(at_most(tile * self.tile.rows, self.own_rows - self.tile.rows)),
@@ -236,7 +233,7 @@ class _Product:
     def _padded(self, matrices: Matrices) -> int:
         return -(-matrices.columns // self.isa.lanes) * self.isa.lanes
 
-    def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
+    def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: Expr, at: int, copied: bool) -> Source:
         """Returns the matrix at offset `start`. If `copied`, this first copies `rows` rows of it to offset `at` of the
         memory.
         """
@@ -255,12 +252,12 @@ class _Product:
         """Stores, for each row of the first matrix, its sum times the second matrix's zero point, from byte `at` on."""
         program, isa = self.program, self.isa
         together = min(PIXELS, self.own_rows)
-        whole, rest = divmod(self.depth, isa.lanes)
-        with program.loop(-(-self.own_rows // together), "quad") as quad:
+        whole, rest = program.bind(self.used_depth // isa.lanes), program.bind(self.used_depth % isa.lanes)
+        with program.loop(divided(self.rows_here, together), "quad") as quad:
             row = program.bind(at_most(quad * together, self.own_rows - together))
             sums = self._register(self.lanes.const(0))
 
-            def add(run: Expr, columns: int) -> None:
+            def add(run: Expr, columns: Expr) -> None:
                 rows = [left.load(row + min(line, together - 1), run, isa.lanes) for line in range(PIXELS)]
                 joined = tirx.Shuffle(rows, [tirx.const(byte, "int32") for byte in range(isa.bytes)])
                 if left.row == isa.lanes and together == PIXELS:
@@ -268,10 +265,9 @@ class _Product:
                 operand = isa.operand(program, program.bind(joined, f"uint8x{isa.bytes}"))
                 sums.value = isa.dot(sums.value, operand, isa.computed_weights(program, self._ones(columns)))
 
-            if whole:
-                with program.loop(whole, "run") as run:
-                    add(run, isa.lanes)
-            if rest:
+            with program.loop(whole, "run") as run:
+                add(run, isa.lanes)
+            with program.when(rest > 0):
                 add(whole, rest)
             distance = 1
             while distance < isa.lanes // PIXELS:  # adds the partial sums of a row, which are in neighboring lanes
@@ -281,13 +277,12 @@ class _Product:
             stored = bits(f"uint8x{isa.bytes}", sums.value * self.rhs_point)
             program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
 
-    def _ones(self, columns: int) -> Expr:
+    def _ones(self, columns: Expr) -> Expr:
         """Returns a vector for `PIXELS` rows, with the byte 1 for the first `columns` columns of a run, and 0 for the
         others.
         """
-        isa = self.isa
-        counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
-        words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]
+        isa, ones = self.isa, tirx.const(0x01010101, "int32")
+        words = [first_bytes(columns - 4 * word) & ones for word in range(isa.lanes // 4)] * PIXELS
         joined = tirx.Shuffle(words, [tirx.const(lane, "int32") for lane in range(isa.lanes)])
         return self.program.bind(bits(f"uint8x{isa.bytes}", joined), f"uint8x{isa.bytes}")
 
@@ -303,21 +298,22 @@ class _Product:
                 values = [value - own for value in values]
             totals.append([self._register(value) for value in values])
         base = program.bind(left.start + row * left.row)
-        with program.loop(self.groups, "group") as group:
+        with program.loop(divided(self.used_depth, isa.group), "group") as group:
             weights = [
                 isa.computed_weights(
-                    program, load(self.memory, (group * self.tile.blocks + index) * isa.bytes, isa.bytes)
+                    program, load(self.memory, (group * self.tile.blocks + number) * isa.bytes, isa.bytes)
                 )
-                for index in range(self.tile.blocks)
+                for number in range(self.tile.blocks)
             ]
             at = program.bind(base + left.group(group, isa))
             operands = isa.operands(program, left.buffer, at, [line * left.row for line in range(len(totals))])
             for registers, operand in zip(totals, operands, strict=True):
                 for register, factors in zip(registers, weights, strict=True):
                     register.value = isa.dot(register.value, operand, factors)
-        for index in range(self.tile.blocks):
-            column = [registers[index] for registers in totals]
-            self._store(column, program.bind(to + row * self.out.row + (block + index) * self.out.block), block + index)
+        for number in range(self.tile.blocks):
+            column = [registers[number] for registers in totals]
+            position = program.bind(to + row * self.out.row + (block + number) * self.out.block)
+            self._store(column, position, block + number)
 
     def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
         """Applies the epilogue to some rows of one block, and stores them."""

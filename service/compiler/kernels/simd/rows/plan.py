@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relax
 
-from service.compiler.kernels.program import Buffer, Program
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, divided, load
 from service.compiler.kernels.rows import Access, Operand, Output, Region, Step
 from service.compiler.kernels.simd.rows.values import Computation, kind_of, number_of
 from service.compiler.kernels.vector.isa import Isa
@@ -52,6 +52,7 @@ class RowPlan:
         phases: the number of passes.
         vectors: the number of vectors in a step.
         steps, rest: the number of whole steps in a row, and the number of remaining columns.
+        used_steps: the number of whole steps to compute.
         waiting: the number of values that are stored for later passes.
         tile: the number of rows that are computed together.
         buffers, written: the kernel parameters of the region's inputs and outputs.
@@ -60,7 +61,14 @@ class RowPlan:
     """
 
     def __init__(
-        self, isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]
+        self,
+        isa: Isa,
+        mode: Mode,
+        region: Region,
+        sources: Sequence[Access],
+        outputs: Sequence[Output],
+        *,
+        has_length: bool = False,
     ) -> None:
         self.isa, self.region, self.outputs = isa, region, dict(zip(region.outputs, outputs, strict=True))
         self.sources = dict(zip(region.inputs, sources, strict=True))
@@ -71,6 +79,8 @@ class RowPlan:
         self.phases = 1 + max(value.phase + value.step.reduces for value in self.values.values())
         self.vectors = STEP // isa.lanes
         self.steps, self.rest = divmod(region.columns, STEP)
+        self.has_length = has_length
+        self.used_steps: Expr = self.steps
         self.numbers: list[int] = []
         self.constants: list[Array] = []
         self._keep()
@@ -107,11 +117,14 @@ class RowPlan:
             var: program.parameter(f"source_{index}", _stored(access.dtype), access.size)
             for index, (var, access) in enumerate(self.sources.items())
         }
+        length = program.parameter("length", "int32", 1) if self.has_length else None
         self._take_constants(program)
         self.written = {
             var: program.parameter(f"destination_{index}", _stored(output.access.dtype), output.access.size)
             for index, (var, output) in enumerate(self.outputs.items())
         }
+        if length is not None and self.steps:
+            self.used_steps = program.bind(at_most(divided(load(length, 0, 1), STEP), self.steps))
 
     def _take_constants(self, program: Program) -> None:
         self.number_places: dict[tuple[relax.Var, int], int] = {}

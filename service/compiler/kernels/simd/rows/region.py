@@ -25,14 +25,24 @@ from service.compiler.qnn.numerics import Mode
 _ITEMS = 16  # the largest number of iterations of the parallel loop
 
 
-def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+def rows(
+    isa: Isa,
+    mode: Mode,
+    region: Region,
+    sources: Sequence[Access],
+    outputs: Sequence[Output],
+    *,
+    has_length: bool = False,
+) -> RowsKernel:
     """Returns the kernel of `region`.
 
     Args:
         sources: the memory layouts of the region's `inputs`.
         outputs: the memory layouts of the region's `outputs`.
+        has_length: true if the number of columns to compute, `[1]` int32, is another parameter after the sources. The
+            kernel reads further columns only up to the end of a step. They must not change the region's reductions.
     """
-    program, plan = Program(), RowPlan(isa, mode, region, sources, outputs)
+    program, plan = Program(), RowPlan(isa, mode, region, sources, outputs, has_length=has_length)
     plan.declare(program)
     tiles = -(-plan.count // plan.tile)
     parallel = worth_sharing(isa, plan.count * region.columns * len(region.steps) / isa.lanes)

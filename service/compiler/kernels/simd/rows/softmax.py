@@ -17,7 +17,7 @@ from tvm import tirx
 from service.compiler.kernels.group import Group, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO
-from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, shuffle
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, divided, load, shuffle, splat
 from service.compiler.kernels.simd.rows.values import Vectors
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
@@ -116,7 +116,8 @@ class _Softmax:
     ) -> None:
         """
         Args:
-            has_length: true if the number of columns to compute is an operand. The others become the zero point.
+            has_length: true if the number of columns to compute is an operand. The others are not read, and their
+                results have no meaning.
         """
         self.isa, self.quotient, self.biased, self.has_length = isa, quotient, biased, has_length
         self.count, self.columns = shape
@@ -144,8 +145,6 @@ class _Softmax:
             else:
                 used = program.bind(at_most(load(length, 0, 1), self.columns))
                 self.begin = program.bind((used - 1) * _TABLE)
-                for row, start in enumerate(starts):
-                    self._fill(row, start)
             totals = self._summed(starts, used)
             rows = list(enumerate(zip(starts, totals, strict=True)))
             with program.when(used >= self.quotient.least):
@@ -154,21 +153,8 @@ class _Softmax:
             if (below := self.quotient.below) is not None:
                 with program.when(used < self.quotient.least):
                     for row, (start, total) in rows:
-                        self._divided_each(row, start, total, below)
+                        self._divided_each(row, start, total, used, below)
         return Kernel("softmax", program.function(), constants, size, {"rows": self.count, "columns": self.columns})
-
-    def _fill(self, row: int, start: Expr) -> None:
-        """Makes all exponentials of a row zero, and all results the zero point."""
-        program, width = self.program, self._width
-        zero, point = (Vectors(program, width).const(value, dtype) for value, dtype in self._nothing)
-        with program.loop(-(-self.columns // width), "vector") as vector:
-            column = program.bind(at_most(vector * width, self.columns - width))
-            program.store(self.exponentials, row * self.columns + column, zero, width)
-            program.store(self.written, start + column, point, width)
-
-    @property
-    def _nothing(self) -> tuple[tuple[float, str], tuple[int, str]]:
-        return (0.0, "float32"), (self.quotient.zero_point & 0xFF, "uint8")
 
     @property
     def _width(self) -> int:
@@ -181,7 +167,7 @@ class _Softmax:
     def _summed(self, starts: list[Expr], columns: Expr) -> list[Expr]:
         """Looks up the exponentials of the first `columns` of all rows, and returns the sum of each row."""
         program = self.program
-        largest = [self._largest(start) for start in starts]
+        largest = [self._largest(start, columns) for start in starts]
         totals = [program.register("float32", 1) for _ in starts]
         for total in totals:
             total.value = tirx.const(0.0, "float32")
@@ -199,17 +185,19 @@ class _Softmax:
             return vector
         return vector ^ Vectors(self.program, width).const(self.biased[0], "uint8")
 
-    def _largest(self, start: Expr) -> Expr:
-        """Returns the largest value of a row, int32. The last two vectors overlap."""
+    def _largest(self, start: Expr, columns: Expr) -> Expr:
+        """Returns the largest of the first `columns` values of a row, int32. The last two vectors overlap."""
         program, width = self.program, self.isa.bytes
         while width > self.columns:
             width //= 2
         most = program.register("uint8", width)
-        most.value = self._to_unsigned(load(self.source, start, width), width)
-        if width < self.columns:
-            with program.loop(-(-self.columns // width), "vector") as vector:
-                at = program.bind(start + at_most(vector * width, self.columns - width))
-                most.value = tirx.max(most.value, self._to_unsigned(load(self.source, at, width), width))
+        most.value = splat(tirx.const(0, "uint8"), width)
+        with program.loop(divided(columns, width), "vector") as vector:
+            at = program.bind(at_most(vector * width, self.columns - width))
+            values = self._to_unsigned(load(self.source, start + at, width), width)
+            most.value = tirx.max(
+                most.value, values if isinstance(columns, int) else _first(values, columns - at, width)
+            )
         value = most.value
         while width > 1:
             value = program.bind(value, f"uint8x{width}")
@@ -217,10 +205,12 @@ class _Softmax:
             value = tirx.max(shuffle(value, range(width)), shuffle(value, range(width, 2 * width)))
         return program.bind(tirx.Cast("int32", value), "int32")
 
-    def _divided_each(self, row: int, start: Expr, total: Expr, function: Callable[[Expr, Expr], Expr]) -> None:
-        """Stores the value that `function` gives for each column of a row."""
+    def _divided_each(
+        self, row: int, start: Expr, total: Expr, columns: Expr, function: Callable[[Expr, Expr], Expr]
+    ) -> None:
+        """Stores the value that `function` gives for each of the first `columns` of a row."""
         program = self.program
-        with program.loop(self.columns, "column") as column:
+        with program.loop(columns, "column") as column:
             value = function(load(self.exponentials, row * self.columns + column, 1), total)
             program.store(self.written, start + column, bits("uint8", value), 1)
 
@@ -229,7 +219,7 @@ class _Softmax:
         program, width = self.program, self._width
         vectors = Vectors(program, width)
         scale = vectors.splat(program.bind(self.quotient.scale_of(Vectors(program, 1), total, self.numbers), "float32"))
-        with program.loop(_vectors(columns, width), "vector") as vector:
+        with program.loop(divided(columns, width), "vector") as vector:
             column = program.bind(at_most(vector * width, self.columns - width))
             exponential = load(self.exponentials, row * self.columns + column, width)
             value = self.quotient.apply(vectors, exponential, scale, self.numbers)
@@ -237,6 +227,7 @@ class _Softmax:
             program.store(self.written, start + column, bits(vectors.dtype("uint8"), stored), width)
 
 
-def _vectors(count: Expr, width: int) -> Expr:
-    """Returns the number of vectors with `count` elements."""
-    return -(-count // width) if isinstance(count, int) else tirx.floordiv(count + (width - 1), width)
+def _first(vector: Expr, count: Expr, lanes: int) -> Expr:
+    """Returns the first `count` bytes of a vector, and 0 in the other lanes."""
+    lane = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
+    return tirx.Select(tirx.LT(lane, splat(count, lanes)), vector, splat(tirx.const(0, "uint8"), lanes))

@@ -95,7 +95,7 @@ class Tile:
                 if value.step.reduces:
                     self.reductions[row][value.step.var] = reduction_of(self.program, self.isa.lanes, value.step)
         if self.plan.steps:
-            with self.program.loop(self.plan.steps, "step") as step:
+            with self.program.loop(self.plan.used_steps, "step") as step:
                 self._step(phase, goals, step, STEP)
         if self.plan.rest:
             self._step(phase, goals, self.plan.steps, self.plan.rest)

@@ -138,7 +138,16 @@ def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array, length: re
 
 
 def _look_up_within(builder: relax.BlockBuilder, x: relax.Expr, tables: Array, length: relax.Expr) -> relax.Expr:
-    dtype, largest = str(tables.dtype), row_reduce(builder, x, te.max, "max")
+    dtype, least = str(tables.dtype), tirx.const(int(np.iinfo(str(x.ty.dtype)).min), str(x.ty.dtype))
+
+    def fill(x: te.Tensor, length: te.Tensor) -> te.Tensor:
+        def element(*index: Any) -> Scalar:
+            return tirx.if_then_else(index[-1] < length[0], x(*index), least)
+
+        return te.compute(x.shape, element, name="inside")
+
+    x = builder.emit_te(fill, x, length, primfunc_name_hint="inside")
+    largest = row_reduce(builder, x, te.max, "max")
 
     def look_up(x: te.Tensor, largest: te.Tensor, length: te.Tensor, tables: te.Tensor) -> te.Tensor:
         def element(*index: Any) -> Scalar:

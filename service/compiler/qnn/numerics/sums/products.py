@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.operation import Operation
@@ -18,10 +18,12 @@ class MatMul:
 
     summary = "sum((a - za) * (b - zb)), exact"
 
-    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+    def evaluate(self, operation: Operation, a: Array, b: Array, length: Array | None = None) -> Array:
         """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values, or 2**22
         products of 16-bit values, exactly.
         """
+        if length is not None:
+            a, b = first_products(a, b, length)
         lhs, rhs = (
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
@@ -31,7 +33,14 @@ class MatMul:
             return np.asarray(sums.astype(np.float32))
         return np.asarray(sums.astype(np.int64).astype(str(operation.attr("accum_dtype"))))
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    def lower(
+        self,
+        operation: Operation,
+        builder: relax.BlockBuilder,
+        a: relax.Expr,
+        b: relax.Expr,
+        length: relax.Expr | None = None,
+    ) -> relax.Expr:
         """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. The
         results are exact: the floating-point type is chosen so that a sum of all products fits its significand.
         """
@@ -41,7 +50,7 @@ class MatMul:
         lhs, rhs = (_centered(builder, x, kind.zero_point, real) for x, kind in ((a, lhs_type), (b, rhs_type)))
         shape = [int(dim) for dim in operation.call.ty.shape]
 
-        def products(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        def products(a: te.Tensor, b: te.Tensor, *length: te.Tensor) -> te.Tensor:
             k = te.reduce_axis((0, depth), "k")
 
             def at(x: te.Tensor, batch: tuple[Any, ...], row: Any, column: Any) -> Scalar:
@@ -51,13 +60,31 @@ class MatMul:
 
             def term(*index: Any) -> Scalar:
                 *batch, row, column = index
-                return te.sum(at(a, tuple(batch), row, k) * at(b, tuple(batch), k, column), axis=k)
+                factors = at(a, tuple(batch), row, k), at(b, tuple(batch), k, column)
+                if length:
+                    factors = within(k, length[0][0], *factors)
+                return te.sum(factors[0] * factors[1], axis=k)
 
             sums = te.compute(shape, term, name="matmul")
             dtype = str(operation.attr("accum_dtype"))
             return te.compute(shape, lambda *index: sums(*index).astype(dtype), name="stored")
 
-        return builder.call_te(products, lhs, rhs, primfunc_name_hint="matmul")
+        operands = [lhs, rhs] if length is None else [lhs, rhs, length]
+        return builder.call_te(products, *operands, primfunc_name_hint="matmul")
+
+
+def first_products(a: Array, b: Array, length: Array) -> tuple[Array, Array]:
+    """Returns the first columns of `a` and the first rows of `b`."""
+    count = int(length[0])
+    return a[..., :count], b[..., :count, :]
+
+
+def within(k: Any, count: Any, a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
+    """Returns the factors of product number `k`. From product number `count` on, these are 0 and -0, whose product does
+    not change a sum, not even one of -0.
+    """
+    zero, negative = (tirx.const(value, str(a.ty.dtype)) for value in (0.0, -0.0))
+    return tirx.if_then_else(k < count, a, zero), tirx.if_then_else(k < count, b, negative)
 
 
 def _largest(kind: QuantizedType) -> int:

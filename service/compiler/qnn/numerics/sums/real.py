@@ -15,7 +15,9 @@ from service.compiler.qnn.expressions import tensors
 from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
 from service.compiler.qnn.numerics.scaling.fused import sums_of_products
 from service.compiler.qnn.numerics.sums import bfloat16
+from service.compiler.qnn.numerics.sums.products import first_products, within
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.products import length_of
 from service.core.models.arrays import Array
 
 Sums = Callable[[Array, Array], Array]  # [rows, count], [count, columns] -> [rows, columns]
@@ -25,10 +27,11 @@ Add = Callable[[Scalar, Scalar, Scalar], Scalar]  # a, b, c -> a * b + c, rounde
 _BLOCK = 1 << 22  # elements that are gathered at a time for all kernel positions
 
 
-def _sums_of(operation: Operation) -> Sums:
+def _sums_of(operation: Operation, run: int | None = None) -> Sums:
+    """`run` is as in `bfloat16.run_of`, by default that of all products."""
     if not bfloat16.is_bfloat16(operation):
         return sums_of_products
-    return partial(bfloat16.sums_of_pairs, run=bfloat16.run_of(operation))
+    return partial(bfloat16.sums_of_pairs, run=bfloat16.run_of(operation) if run is None else run)
 
 
 class RealConv2d:
@@ -76,8 +79,11 @@ class RealMatMul:
 
     summary = "float32(sum(a * b) + bias), the sum from 0 on by float32 fused multiply-adds"
 
-    def evaluate(self, operation: Operation, a: Array, b: Array, bias: Array | None = None) -> Array:
-        return _matrices(operation, _sums_of(operation), a, b, bias)
+    def evaluate(self, operation: Operation, a: Array, b: Array, other: Array | None = None) -> Array:
+        """`other` is the bias, or the number of products to add."""
+        if other is not None and length_of(operation) is not None:
+            (a, b), other = first_products(a, b, other), None
+        return _matrices(operation, _sums_of(operation, a.shape[-1]), a, b, other)
 
     def lower(
         self,
@@ -85,9 +91,12 @@ class RealMatMul:
         builder: relax.BlockBuilder,
         a: relax.Expr,
         b: relax.Expr,
-        bias: relax.Expr | None = None,
+        other: relax.Expr | None = None,
     ) -> relax.Expr:
-        return lowered_sums(operation, builder, _terms_of_matrices(operation), [a, b], bias)
+        terms = _terms_of_matrices(operation)
+        if other is not None and length_of(operation) is not None:
+            return lowered_sums(operation, builder, terms, [a, b], None, other)
+        return lowered_sums(operation, builder, terms, [a, b], other)
 
 
 class BlockMatMul:
@@ -173,6 +182,7 @@ def lowered_sums(
     terms: Terms,
     operands: Sequence[relax.Expr],
     bias: relax.Expr | None,
+    length: relax.Expr | None = None,
 ) -> relax.Expr:
     """Emits sums of products as a separate tensor program, in the form that `schedule` recognizes.
 
@@ -185,7 +195,7 @@ def lowered_sums(
     if operation.name != "qnn.block_matmul" and bfloat16.is_bfloat16(operation):
         operands = [bfloat16.lowered_rounding(builder, operand) for operand in operands]
         added = _flushed_fma
-    operands = [*operands, *([] if bias is None else [bias])]
+    operands = [*operands, *(each for each in (bias, length) if each is not None)]
     return sums_in(builder, name, shape, terms, operands, bias is not None, added)
 
 
@@ -204,7 +214,9 @@ def sums_in(
         biased: true if the last operand is a bias that is added to the sums.
         added: the operation that multiplies and adds.
     """
-    tensors = [te.placeholder([int(dim) for dim in x.ty.shape], "float32", f"x{at}") for at, x in enumerate(operands)]
+    tensors = [
+        te.placeholder([int(dim) for dim in x.ty.shape], str(x.ty.dtype), f"x{at}") for at, x in enumerate(operands)
+    ]
     axes, term = terms(tensors)
     sums = te.compute(shape, lambda *index: te.sum(term(*index), axis=list(axes)), name="sums")
     made = sums
@@ -272,7 +284,7 @@ def _within(k: Any, count: int, product: Scalar) -> Scalar:
 
 def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
     """Returns product number `k` of an element of the result."""
-    lhs, rhs, *_ = tensors
+    lhs, rhs, *others = tensors
     *batch, row, column = index
 
     def at(x: te.Tensor, row: Any, column: Any) -> Scalar:
@@ -280,7 +292,10 @@ def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
         positions = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
         return x(*positions, row, column)
 
-    return at(lhs, row, k) * at(rhs, k, column)
+    factors = at(lhs, row, k), at(rhs, k, column)
+    if others and str(others[0].dtype) == "int32":
+        factors = within(k, others[0][0], *factors)
+    return tirx.Mul(*factors)
 
 
 def _terms(operation: Operation) -> Terms:

@@ -161,6 +161,27 @@ def test_elements_that_were_filled_are_read(value: object, axes: Axes) -> None:
     assert UnreadAxes(function, [(1, 2)]).of(list(graph.bindings(function))[-1][0]) == axes
 
 
+def test_an_operator_that_takes_the_length_does_not_read_columns_beyond_it() -> None:
+    def build(emit: Emit, variables: list[relax.Var]) -> relax.Var:
+        return emit(ops.softmax(variables[0], INT8, i8(1 / 256, -128), length=variables[1]))
+
+    function = graph.main_of(module_of([((3, LONG, LONG), "int8"), ((1,), "int32")], build))
+    assert UnreadAxes(function, [(1, 2)]).of(list(graph.bindings(function))[-1][0]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_inside"),
+    [(np.arange(LONG), True), (np.arange(LONG).reshape(1, LONG), True), (np.arange(LONG).reshape(LONG, 1), False),
+     (np.arange(LONG)[::-1], False)],
+)  # fmt: skip
+def test_which_positions_are_inside_the_length(numbers: np.ndarray, is_inside: bool) -> None:
+    def build(emit: Emit, variables: list[relax.Var]) -> relax.Var:
+        return emit(relax.op.less(relax.const(numbers.astype(np.int32)), variables[-1]))
+
+    function = graph.main_of(module_of([SCORES, ((1,), "int32")], build))
+    assert UnreadAxes(function, [(1, 2)]).is_inside(next(graph.bindings(function))[0]) == is_inside
+
+
 def test_a_value_that_is_repeated_along_an_axis_does_not_count() -> None:
     def build(emit: Emit, variables: list[relax.Var]) -> relax.Var:
         return emit(relax.op.add(variables[0], relax.op.broadcast_to(variables[1], [3, LONG, LONG])))

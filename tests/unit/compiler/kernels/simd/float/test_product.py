@@ -17,6 +17,7 @@ from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.target import Target, detect_host
+from tests.support.bounded import check_lengths, of_lengths
 from tests.support.qnn_models import module_of
 from tests.support.selected import BFLOAT16, RUNNING, run_selected
 
@@ -339,3 +340,28 @@ def test_bfloat16_products_flush_subnormal_numbers(target: Target, tmp_path: Pat
     assert not ((small > 0) & (small < np.finfo(np.float32).tiny)).any()
     assert (actual[[0, 3]] == 0).all()
     assert np.isnan(actual[2]).all()
+
+
+LENGTHS = {19: range(1, 20), 5: range(1, 6), 37: (37, 1, 2, 3, 15, 16, 17, 35, 36), 64: (64, 1, 4, 31, 32, 33, 63)}
+
+
+@pytest.mark.parametrize(("target", "longest"), of_lengths(LENGTHS, BFLOAT16))
+@pytest.mark.parametrize("is_transposed", [False, True], ids=["", "transposed"])
+@pytest.mark.parametrize("of_scores", [False, True], ids=["depth", "columns"])
+def test_positions_beyond_the_length_have_no_effect(
+    of_scores: bool, is_transposed: bool, longest: int, target: Target, tmp_path: Path
+) -> None:
+    """`[…, length, length] x [length, N]`, or `[length, K] x [K, length]`."""
+    operand_dtype = "bfloat16" if target == BFLOAT16 else "float32"
+
+    def network(emit: Callable[..., relax.Var], inputs: list[relax.Var], length: relax.Var | None) -> relax.Var:
+        left, right = inputs
+        if is_transposed:
+            right = emit(relax.op.permute_dims(right, [0, 2, 1]))
+        return emit(ops.real_matmul(left, right, operand_dtype=operand_dtype, length=None if of_scores else length))
+
+    left, right = ((3, -1, 20), (3, 20, -1)) if of_scores else ((3, -1, -1), (3, -1, 33))
+    if is_transposed:
+        right = (right[0], right[2], right[1])
+    shapes = [(left, "float32"), (right, "float32")]
+    assert check_lengths(network, shapes, longest, LENGTHS[longest], target, tmp_path) == ["float_product"]

@@ -14,6 +14,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType
 from service.core.target import TARGETS, Target
+from tests.support.bounded import check_lengths, of_lengths
 from tests.support.qnn_models import Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected, selected
 
@@ -120,3 +121,30 @@ def test_a_matrix_is_repeated_for_others(target: Target, tmp_path: Path) -> None
 def test_sums_that_may_leave_32_bits_are_declined(target: Target) -> None:
     selection = selected(product((1, 1, 33_026), 1, "uint8", (0, 0, 0))[0], target, "onnxruntime")
     assert any("may leave 32 bits" in reason for reason in selection.declined.values())
+
+
+LENGTHS = {19: range(1, 20), 5: range(1, 6), 37: (37, 1, 2, 3, 15, 16, 17, 35, 36), 64: (64, 1, 4, 31, 32, 33, 63)}
+
+
+@pytest.mark.parametrize(("target", "longest"), of_lengths(LENGTHS))
+@pytest.mark.parametrize("is_transposed", [False, True], ids=["", "transposed"])
+@pytest.mark.parametrize("of_scores", [False, True], ids=["depth", "columns"])
+def test_positions_beyond_the_length_have_no_effect(
+    of_scores: bool, is_transposed: bool, longest: int, target: Target, tmp_path: Path
+) -> None:
+    """`[…, length, length] x [length, N]`, or `[length, K] x [K, length]`."""
+    lhs, rhs = QuantizedType("int8", (float32(0.02),), (5,)), QuantizedType("int8", (float32(0.03),), (-9,))
+    out = QuantizedType("int8", (float32(0.05),), (3,))
+
+    def network(emit: Emit, inputs: list[relax.Var], length: relax.Var | None) -> relax.Var:
+        left, right = inputs
+        if is_transposed:
+            right = emit(relax.op.permute_dims(right, [0, 2, 1]))
+        total = emit(ops.matmul(left, right, lhs, rhs, length=None if of_scores else length))
+        return emit(ops.requantize(total, QuantizedType("int32", (float32(lhs.scale * rhs.scale),), (0,)), out))
+
+    left, right = ((3, -1, 20), (3, 20, -1)) if of_scores else ((3, -1, -1), (3, -1, 33))
+    if is_transposed:
+        right = (right[0], right[2], right[1])
+    shapes = [(left, "int8"), (right, "int8")]
+    assert check_lengths(network, shapes, longest, LENGTHS[longest], target, tmp_path) == ["product"]

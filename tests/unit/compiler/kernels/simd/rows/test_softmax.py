@@ -57,6 +57,6 @@ def test_the_number_of_columns_is_an_operand(storage: str, columns: int, target:
     selection, run = build_selected(module, target, ONNXRUNTIME, [x, np.zeros(1, np.int32)], tmp_path)
     assert [layer["kernel"] for layer in selection.layers] == ["softmax"]
     for count in (columns, 1, 2, columns // 2, columns - 1):
-        inputs = [np.where(np.arange(columns) < count, x, limits.min).astype(storage), np.array([count], np.int32)]
+        inputs = [np.where(np.arange(columns) < count, x, limits.max).astype(storage), np.array([count], np.int32)]
         (expected,) = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
-        np.testing.assert_array_equal(run(inputs)[0], expected)
+        np.testing.assert_array_equal(run(inputs)[0][..., :count], expected[..., :count])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -75,6 +76,17 @@ def test_the_canonical_form_of_a_matrix_product(lhs: Shape, rhs: Shape, tmp_path
     _same(module, [real(*lhs), real(*rhs)], tmp_path)
 
 
+@pytest.mark.parametrize("length", [1, 6, 9])
+def test_the_canonical_form_of_a_product_with_a_length(length: int, tmp_path: Path) -> None:
+    module = module_of(
+        [((3, 9), "float32"), ((9, 4), "float32"), ((1,), "int32")],
+        lambda emit, inputs: emit(ops.real_matmul(*inputs[:2], length=inputs[2], operand_dtype="bfloat16")),
+    )
+    lhs = real(3, 9)
+    lhs[:, length:] = np.nan
+    _same(module, [lhs, real(9, 4), np.array([length], np.int32)], tmp_path)
+
+
 CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
     ((1, 9, 10, 16), (24, 3, 3, 8), (2, 1), (1, 1, 1, 1), (1, 1), 2),
     ((1, 9, 10, 16), (16, 3, 3, 1), (1, 1), (1, 0, 1, 1), (1, 2), 16),
@@ -96,7 +108,7 @@ def test_the_canonical_form_of_a_convolution(
     _same(module_of([(shape, "float32")], body), [real(*shape)], tmp_path)
 
 
-def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
+def _same(module: tvm.IRModule, inputs: list[Any], scratch: Path) -> None:
     """Compares generated code (without kernels) with the oracle."""
     target = detect_host().target
     _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())

@@ -138,6 +138,25 @@ def test_the_canonical_form_of_a_matrix_product(lhs: Shape, rhs: Shape, biased: 
     np.testing.assert_allclose(oracle.run(module, get_mode("litert-reference"), inputs)[0], expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("has_kernel", [False, True])
+@pytest.mark.parametrize("length", [1, 7, 20])
+def test_a_product_with_a_length_adds_only_the_first_products(has_kernel: bool, length: int, tmp_path: Path) -> None:
+    module = module_of(
+        [((3, 5, 20), "float32"), ((20, 9), "float32"), ((1,), "int32")],
+        lambda emit, inputs: emit(ops.real_matmul(inputs[0], inputs[1], length=inputs[2])),
+    )
+    lhs, rhs = real(3, 5, 20), real(20, 9)
+    lhs[0, 0], rhs[:, 0] = -1e-30, 1e-30  # a sum of -0, which does not become 0
+    lhs[..., length:] = np.nan
+    inputs: list[Any] = [lhs, rhs, np.array([length], np.int32)]
+    (expected,) = oracle.run(module, get_mode("onnxruntime"), inputs)
+    np.testing.assert_array_equal(expected, _product(lhs[..., :length], rhs[:length]))
+    library = None if has_kernel else lambda mode: _NoKernels()
+    selection, (actual,) = run_selected(module, detect_host().target, "onnxruntime", inputs, tmp_path, library)
+    np.testing.assert_array_equal(actual.view(np.int32), expected.view(np.int32))
+    assert [layer["kernel"] for layer in selection.layers] == (["float_product"] if has_kernel else [])
+
+
 CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
     ((1, 9, 10, 16), (24, 3, 3, 8), (2, 1), (1, 1, 1, 1), (1, 1), 2),
     ((1, 9, 10, 16), (16, 3, 3, 1), (1, 1), (1, 0, 1, 1), (1, 2), 16),
@@ -180,3 +199,6 @@ def test_operands_must_fit() -> None:
     ):
         with pytest.raises(IllTyped, match=message):
             product(*operands)
+    a, b, lengths = relax.const(real(2, 3)), relax.const(real(3, 4)), relax.const(np.ones(2, np.int32))
+    with pytest.raises(IllTyped, match="the length must be one int32"):
+        module_of([], lambda emit, _: emit(ops.real_matmul(a, b, length=lengths)))
