@@ -36,7 +36,17 @@ class Outputs:
         shape = image_shape(shape_of(root))
         if image.halo or shape is None:
             return Written()
-        strides = (image.image, image.row, image.pixel, 0)
+        steps = image.image, image.row, image.pixel
+        along: list[Along | None] = [
+            Along(step, extent, image.origin) for step, extent in zip(steps, shape[:3], strict=True)
+        ]
+        along.append(None if image.shared_blocks else _channels(image))
         places = {2: (0, 3), 3: (0, 1, 3), 4: (0, 1, 2, 3)}[len(shape_of(root))]
-        found = [places[axis] for axis in self._axes.of(root)]
-        return Written(tuple(Along(strides[at], shape[at], image.origin) for at in found if strides[at]))
+        found = [along[places[axis]] for axis in self._axes.of(root)]
+        return Written(tuple(each for each in found if each is not None))
+
+
+def _channels(image: Image) -> Along:
+    if image.packed:
+        return Along(1, image.channels, image.origin)
+    return Along(image.plane, image.blocks, image.origin, image.block)

@@ -41,14 +41,17 @@ class Along:
         stride: the number of elements from one position to the next.
         extent: the number of positions.
         origin: the offset of the first element.
+        block: the number of positions in one step of `stride`, as channels in blocks are. `extent` counts blocks then.
     """
 
     stride: int
     extent: int
     origin: int = 0
+    block: int = 1
 
     def position(self, offset: Any) -> Any:
-        return (offset - self.origin) // self.stride % self.extent
+        """Returns the position of an element; the first one of its block."""
+        return (offset - self.origin) // self.stride % self.extent * self.block
 
 
 @dataclass(frozen=True)
