@@ -105,6 +105,7 @@ wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64, and the client for a
 
 docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from the code
 	$(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.error_help
 	$(BIN)/python -m scripts.chart
 
 messages: $(VENV)/.develop ## rewrite the gRPC messages, and the C++ tables that Python defines

@@ -32,7 +32,7 @@ _SENTENCES = {
     "uses a clause in place of a noun": r"\b(?:of|by|for|from|with|to|than|as) (?:what|who) "
     r"(?:is|was|are|it|they|has|can)\b",
     "says 'where' for 'if'": r"\b[Ww]here (?:there (?:is|are|was)|none|nothing|nobody)\b",
-    "says 'is no' for 'is not'": r"\b(?:is|are|was) no (?!longer\b|more\b|different\b)[a-z]+",
+    "says 'is no' for 'is not'": r"(?<!\b[Tt]here )\b(?:is|are|was) no (?!longer\b|more\b|different\b)[a-z]+",
     "lets data speak": r"\b(?:file|setting|table|report|manifest|header|option|attribute)s? "
     r"(?:says?|said|tells?|asks?|knows?)\b|\b(?:is|are|was|were) told\b",
     "calls a program somebody": r"\b(?:[Nn]obody|[Ss]omebody)\b",

@@ -117,10 +117,14 @@ def error_codes() -> Iterator[str]:
         "`status`, `detail`, `instance`, a stable `code`, a `request_id`, and, where they are known, the `stage` of "
         "the build, the operator (`op`), the `tensor`, and a `hint` what to do. `error` repeats `detail` for clients "
         "of the Open Inference Protocol. Why a build failed is data on the build, with the same codes, and never an "
-        "HTTP error."
+        "HTTP error. The links lead to what to do, with an example."
     )
     rows = [
-        (f"`{kind.code}`", str(statuses.STATUS[_mapped(kind)]), inspect.cleandoc(kind.__doc__ or "").split("\n")[0])
+        (
+            f"[`{kind.code}`](../errors.md#{kind.code})",
+            str(statuses.STATUS[_mapped(kind)]),
+            inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+        )
         for kind in _kinds(errors.OctetError)
         if kind is not errors.OctetError and kind.__module__ == errors.__name__
     ]
