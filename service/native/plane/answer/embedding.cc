@@ -14,7 +14,7 @@ namespace octet::plane {
 namespace {
 
 constexpr double kLeastLength = 1e-12;  // a vector of zeros stays one
-constexpr size_t kLongestNumber = 32;
+constexpr size_t kLongestFloat = 32;
 
 // The vectors of a text's tokens, [count, size].
 struct Rows {
@@ -86,13 +86,13 @@ void normalize(std::vector<float>& vector) {
 }
 
 void append_number(std::string& text, float number) {
-  char digits[kLongestNumber];
-  char* end = std::to_chars(digits, digits + kLongestNumber, number).ptr;
+  char digits[kLongestFloat];
+  char* end = std::to_chars(digits, digits + kLongestFloat, number).ptr;
   // Clients read a double first, and then round it to float32. Rounding twice could give another number.
   double read = 0;
   std::from_chars(digits, end, read);
   if (static_cast<float>(read) != number) {
-    end = std::to_chars(digits, digits + kLongestNumber, static_cast<double>(number)).ptr;
+    end = std::to_chars(digits, digits + kLongestFloat, static_cast<double>(number)).ptr;
   }
   std::string_view written(digits, static_cast<size_t>(end - digits));
   text.append(written);
