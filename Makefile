@@ -14,7 +14,7 @@ NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.ma
 CPP := '*.cc' '*.h' '*.c' '*.cpp' '*.hpp' # .clang-format-ignore lists exceptions
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images tables paper bench bench-serving soak docs messages lint tidy format lock clean
+.PHONY: help setup demo serve wheel javascript test check test-all fuzz test-cluster images tables paper bench bench-serving soak docs messages lint tidy format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -102,6 +102,10 @@ wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64, and the client for a
 	  $(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist \
 	    --config-settings=--build-option=--plat-name=$$platform . || exit 1; done
 	@ls dist/*.whl
+
+javascript: $(VENV)/.develop ## dist/octet-client-*.tgz, the client for JavaScript; needs npm
+	@$(BIN)/python -m scripts.openapi clients/javascript/build/openapi.json
+	@mkdir -p dist && cd clients/javascript && npm ci --no-audit --no-fund && npm pack --pack-destination ../../dist
 
 docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from the code
 	$(BIN)/python -m scripts.reference

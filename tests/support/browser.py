@@ -18,14 +18,16 @@ _WAIT_MS = 1000 * WORK_TIMEOUT_S
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Starts the distribution's Chromium without a window. Skips the test if it is not installed."""
+def chromium(*flags: str) -> Iterator[Browser]:
+    """Starts the distribution's Chromium without a window, with additional `flags`. Skips the test if it is not
+    installed.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("the page is NOT tested: Chromium is not installed (apt-get install chromium)")
     expect.set_options(timeout=_WAIT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", *flags])
         try:
             yield browser
         finally:
