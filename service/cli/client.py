@@ -14,7 +14,7 @@ import httpx
 from service.cli.events import Event, parse_events
 from service.core.builds.build import BuildState
 from service.core.digest import digest_of_file
-from service.core.errors import NotReady, OctetError, from_json
+from service.core.errors import InvalidInput, NotReady, OctetError, from_json
 from service.core.models.arrays import Array
 from service.runtime.protocol import HEADER_LENGTH, decode_response, encode_request, whole_sequence
 
@@ -279,6 +279,30 @@ class Client:
                     file.write(chunk)
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
+
+    def fetch(self, url: str, most_bytes: int) -> bytes:
+        """Returns the content at a URL of this server.
+
+        Raises:
+            InvalidInput: the URL is of another server, to which the key must not be sent, or the content is longer than
+                `most_bytes`.
+        """
+        parsed, own = httpx.URL(url), self._http.base_url
+        if (parsed.scheme, parsed.host, parsed.port) != (own.scheme, own.host, own.port):
+            raise InvalidInput(f"{url} is not a URL of {self.server}", hint="download the file, and pass its path")
+        parts, size_bytes = [], 0
+        try:
+            with self._http.stream("GET", url) as response:
+                if not response.is_success:
+                    response.read()
+                for chunk in _raise_if_failed(response).iter_bytes(_CHUNK_BYTES):
+                    size_bytes += len(chunk)
+                    if size_bytes > most_bytes:
+                        raise InvalidInput(f"{url} has more than {most_bytes:,} bytes")
+                    parts.append(chunk)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        return b"".join(parts)
 
     def metadata(self, model: str, version: int | None = None) -> Document:
         return self._document("GET", _model_path(model, version))

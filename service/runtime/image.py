@@ -230,15 +230,39 @@ def _resize(image: Image.Image, size: tuple[int, int], metadata: ModelMetadata) 
     """Returns the picture in `size`, its width and height."""
     method = _FILTERS[metadata.resample or Resample.BILINEAR]
     if metadata.resize_to:
-        return _crop(image.resize(_size_before_crop(image, size, metadata.resize_to), method), size)
+        return _crop(image.resize(_size_before_crop(image.size, metadata.resize_to), method), size)
     if metadata.resize is Resize.CROP:
         return ImageOps.fit(image, size, method)
     return image.resize(size, method)
 
 
-def _size_before_crop(image: Image.Image, size: tuple[int, int], resize_to: tuple[int, ...]) -> tuple[int, int]:
-    """Returns the width and height to which a picture is resized. If the shorter edge is given, the longer one keeps
-    the aspect ratio, rounded down as in torchvision.
+def visible_part(
+    size: tuple[int, int], input_size: tuple[int, int], metadata: ModelMetadata
+) -> tuple[float, float, float, float]:
+    """Returns the left, top, right and bottom edges of the part of a picture that a model sees, in pixels of the
+    upright picture. The part is larger than the picture where the input has borders.
+
+    Args:
+        size: the width and height of the picture.
+        input_size: the width and height of the model's input.
+    """
+    (width, height), (input_width, input_height) = size, input_size
+    if metadata.resize_to:
+        resized = _size_before_crop(size, metadata.resize_to)
+    elif metadata.resize is Resize.CROP:
+        scale = max(input_width / width, input_height / height)
+        half_width, half_height = input_width / scale / 2, input_height / scale / 2
+        return width / 2 - half_width, height / 2 - half_height, width / 2 + half_width, height / 2 + half_height
+    else:
+        return 0.0, 0.0, float(width), float(height)
+    left, top = ((have - want) // 2 for have, want in zip(resized, input_size, strict=True))
+    across, down = width / resized[0], height / resized[1]
+    return left * across, top * down, (left + input_width) * across, (top + input_height) * down
+
+
+def _size_before_crop(size: tuple[int, int], resize_to: tuple[int, ...]) -> tuple[int, int]:
+    """Returns the width and height to which a picture of `size` is resized. If the shorter edge is given, the longer
+    one keeps the aspect ratio, rounded down as in torchvision.
 
     Raises:
         TooLarge: the longer edge would have more than `MAX_SIDE` pixels.
@@ -246,13 +270,12 @@ def _size_before_crop(image: Image.Image, size: tuple[int, int], resize_to: tupl
     if len(resize_to) == 2:
         return resize_to[1], resize_to[0]
     (edge,) = resize_to
-    shorter, longer = sorted(image.size)
+    width, height = size
+    shorter, longer = sorted(size)
     if edge * longer > MAX_SIDE * shorter:
-        raise TooLarge(
-            f"the picture of {image.width} x {image.height} pixels is too long to be resized", hint="crop it first"
-        )
+        raise TooLarge(f"the picture of {width} x {height} pixels is too long to be resized", hint="crop it first")
     length = edge * longer // shorter
-    return (edge, length) if image.width <= image.height else (length, edge)
+    return (edge, length) if width <= height else (length, edge)
 
 
 def _crop(image: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -11,11 +11,12 @@ class Format(StrEnum):
     LINES = "lines"  # a text on each line
     CSV = "csv"  # with a header; a column `text`, or the numbers of one sample on each line
     JSONL = "jsonl"  # a string, a list of numbers, or an object on each line
+    JSON = "json"  # a list of what a line of jsonl may contain, or one of these
 
 
 class OutputFormat(StrEnum):
     """The formats of results."""
 
     TABLE = "table"
-    JSON = "json"  # an object on each line
+    JSONL = "jsonl"  # an object on each line
     CSV = "csv"

@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from service.cli.client import Client
 from service.cli.output import Output
 from service.cli.predicting.formats import OutputFormat
 from service.cli.predicting.inputs import Item
-from service.cli.tables import Table, text
+from service.cli.tables import Table, number, text, whole
 from service.core.errors import InvalidInput, OctetError
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
@@ -64,6 +72,8 @@ class Predictor:
         raise AssertionError
 
     def _predict(self, item: Item) -> Result:
+        if item.problem is not None:
+            raise item.problem
         if item.text is not None:
             if not self.metadata.text:
                 raise InvalidInput(
@@ -81,8 +91,12 @@ class Predictor:
     def _inputs(self, item: Item) -> dict[str, Array | bytes]:
         """Returns the inputs of an item by name: pictures as bytes, which the server decodes."""
         specs = self.signature.inputs
+        if item.arrays is not None:
+            return dict(item.arrays)
         if item.file is not None:
             return {self._only_input(item).name: read_input(item.file)}
+        if item.data is not None:
+            return {self._only_input(item).name: item.data}
         if item.row is not None:
             return dict(inputs_of_row(item.row, specs, self.metadata.columns))
         if isinstance(item.values, Mapping):
@@ -122,15 +136,26 @@ def predict_all(
                 future.cancel()
 
 
-def show_results(output: Output, results: Iterable[tuple[Item, Result | OctetError]], format: OutputFormat) -> int:
-    """Writes the results, with progress on a terminal. Returns the number of items that failed."""
+def show_results(
+    output: Output,
+    results: Iterable[tuple[Item, Result | OctetError]],
+    format: OutputFormat,
+    total: int | None = None,
+) -> int:
+    """Writes the results, with progress on a terminal. Returns the number of items that failed.
+
+    Args:
+        total: the number of items, if it is known.
+    """
     failures = 0
-    columns = SpinnerColumn(), TextColumn("predict"), MofNCompleteColumn()
+    counted = (TextColumn("{task.completed:,} predicted"), TimeElapsedColumn())
+    of_total = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (SpinnerColumn(), *(counted if total is None else of_total))
     writer = _WRITERS[format](output)
     with Progress(
         *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
     ) as progress:
-        task = progress.add_task("predict", total=None)
+        task = progress.add_task("predict", total=total)
         for item, result in results:
             progress.advance(task)
             if isinstance(result, OctetError):
@@ -171,17 +196,23 @@ def _ended(item: Item, future: Future[Result]) -> tuple[Item, Result | OctetErro
 
 
 class _TableWriter:
-    """Shows one line for each item, with the best class, or the first numbers."""
+    """Shows one line for each item, with the best class, or the first numbers. The boxes of a single item have a line
+    each.
+    """
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._table = Table(text("input"), text("result"))
+        self._boxes: list[Mapping[str, Any]] = []
 
     def add(self, item: Item, result: Result) -> None:
         self._table.add(item.name, _shortened(result))
+        self._boxes = result.get("boxes", [])
 
     def end(self) -> None:
-        if self._table.row_count:
+        if self._table.row_count == 1 and self._boxes:
+            self._output.show(_table_of_boxes(self._boxes))
+        elif self._table.row_count:
             self._output.show(self._table)
 
 
@@ -223,9 +254,17 @@ class _CsvWriter:
 
 _WRITERS: Mapping[OutputFormat, Any] = {
     OutputFormat.TABLE: _TableWriter,
-    OutputFormat.JSON: _JsonWriter,
+    OutputFormat.JSONL: _JsonWriter,
     OutputFormat.CSV: _CsvWriter,
 }
+
+
+def _table_of_boxes(boxes: Sequence[Mapping[str, Any]]) -> Table:
+    edges = ("left", "top", "right", "bottom")
+    table = Table(whole("label"), number("score"), *map(number, edges))
+    for box in boxes:
+        table.add(box["label"], f"{box['score']:.1%}", *(f"{box[edge]:.1%}" for edge in edges))
+    return table
 
 
 def _shortened(result: Result) -> str:

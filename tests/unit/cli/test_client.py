@@ -14,7 +14,7 @@ import pytest
 
 from service.cli.client import Client, ServerUnreachable, UnexpectedAnswer
 from service.core.digest import digest_of
-from service.core.errors import NotFound, UnknownTarget
+from service.core.errors import InvalidInput, NotFound, UnknownTarget
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -150,3 +150,14 @@ def test_a_file_that_the_server_has_is_not_sent_again(tmp_path: Path) -> None:
         client.push(file, "m", "host", None, lambda sent_bytes: pytest.fail("it was sent"))
     digest = digest_of(b"model")
     assert requests == [("HEAD", f"/api/v1/blobs/{digest}", None, b""), ("PUT", "/api/v1/models", digest, b"")]
+
+
+def test_only_urls_of_the_server_are_fetched() -> None:
+    with _client(lambda request: httpx.Response(200, content=request.url.path.encode())) as client:
+        own = client.server
+        assert client.fetch(f"{own}/a/x.png", 100) == b"/a/x.png"
+        with pytest.raises(InvalidInput, match="more than 5 bytes"):
+            client.fetch(f"{own}/a/x.png", 5)
+        for other in ("http://example.com/x.png", f"{own}.example.com/x.png", own.replace("http:", "https:") + "/x"):
+            with pytest.raises(InvalidInput, match="is not a URL of"):
+                client.fetch(other, 100)

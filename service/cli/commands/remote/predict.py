@@ -17,13 +17,12 @@ from service.cli.options import (
     KeyOption,
     LabelsOption,
     RawOption,
-    SaveOption,
     ServerOption,
     read_labels,
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.predicting.formats import Format, OutputFormat
-from service.cli.predicting.inputs import Item, items_of
+from service.cli.predicting.inputs import Item, count_of, has_one_sample, items_of
 from service.cli.versions import ModelArgument, resolve_model
 from service.core.errors import InvalidInput
 
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from service.cli.client import Client
     from service.cli.predicting.answers import Answer
     from service.core.models.arrays import Array
+    from service.core.models.signature import TensorSpec
 
 
-_SEVERAL = (".txt", ".csv", ".jsonl", ".ndjson")  # files that contain several inputs
+_MOST_FETCHED_BYTES = 64 << 20
 
 
 def predict(
@@ -42,8 +42,9 @@ def predict(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Pictures, tensors in .npy files, folders of these, a text, a .txt, .csv or .jsonl file with an input "
-            "on each line, or - for such lines from stdin. For a model of several inputs: one file for each.",
+            help="Pictures, sounds, tensors in .npy or .npz files, folders of these, a text, a .txt, .csv, .jsonl or "
+            ".json file with several inputs, - for such lines from stdin, or a URL of the server. For a model of "
+            "several inputs: one file for each.",
         ),
     ],
     format: Annotated[
@@ -68,7 +69,15 @@ def predict(
         ),
     ] = None,
     labels: LabelsOption = None,
-    save: SaveOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FILE|DIR",
+            help="Also write the first output to this .npy file, or, for a model that detects objects, the picture "
+            "with the boxes drawn on it to this .png or .jpg file; the pictures to this folder if there are several.",
+        ),
+    ] = None,
     raw: RawOption = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -79,32 +88,66 @@ def predict(
     Several inputs are sent in parallel; their results are written in order. Exit status 1: an input failed.
     """
     from service.cli.predicting.answers import show_answer
+    from service.cli.predicting.drawing import save_pictures
     from service.cli.predicting.predictions import Predictor, predict_all, show_results
-    from service.runtime.protocol import metadata_of, read_input, signature_of
+    from service.cli.predicting.tensors import split_samples
+    from service.core.models.task import Task
+    from service.runtime.protocol import metadata_of, signature_of
+    from service.runtime.results import picture_size
 
     with reporting(as_json) as output, connect(server, key) as client:
         name, version = resolve_model(client, model)
         described = client.metadata(name, version)
-        signature = signature_of(described)
-        files = [Path(each) for each in inputs]
-        is_one = format is None and output_format is None and query is None and all(map(_has_one_input, files))
-        if is_one and (len(files) == 1 or len(signature.inputs) > 1):
-            answer = ask(client, name, [read_input(path) for path in files], version, described)
-            show_answer(output, answer, labels, save, raw)
-            return
-        if save or raw:
-            raise InvalidInput("--save and --raw are for a single prediction", hint="leave out --output and --format")
-        metadata = metadata_of(described)
+        signature, metadata = signature_of(described), metadata_of(described)
+        saves_outputs = raw or (save is not None and save.suffix.lower() == ".npy")
+        is_plain = format is None and output_format is None and query is None
+        if is_plain and (metadata.task is not Task.DETECT or saves_outputs):
+            tensors = single_request(inputs, signature.inputs)
+            if tensors is not None:
+                show_answer(output, ask(client, name, tensors, version, described), labels, save, raw)
+                return
+        if saves_outputs:
+            raise InvalidInput(
+                "--raw, and --save with a .npy file, are for a single prediction",
+                hint="leave out --output and --format",
+            )
         if labels is not None:
             metadata = replace(metadata, labels=read_labels(labels))
         predictor = Predictor(client, name, version, signature, metadata, top)
-        chosen = output_format or (OutputFormat.JSON if as_json else OutputFormat.TABLE)
-        items = items_of(inputs, format, sys.stdin)
+        chosen = output_format or (OutputFormat.JSONL if as_json else OutputFormat.TABLE)
+        items = items_of(inputs, format, sys.stdin, lambda url: client.fetch(url, _MOST_FETCHED_BYTES))
         if query is not None:
             items = (_paired(each, query) for each in items)
-        results = predict_all(predictor.predict, items, parallel)
-        if show_results(output, results, chosen):
+        samples = (sample for item in items for sample in split_samples(item, signature.inputs))
+        results = predict_all(predictor.predict, samples, parallel)
+        if save is not None:
+            results = save_pictures(results, save, metadata, picture_size(signature.inputs, metadata))
+        if show_results(output, results, chosen, count_of(inputs, format)):
             raise typer.Exit(FAILURE)
+
+
+def single_request(inputs: Sequence[str], specs: Sequence[TensorSpec]) -> list[Array | bytes] | None:
+    """Returns the inputs of the only request, in the model's order, if `inputs` are one file for each input of the
+    model, or one file with a single sample; otherwise None.
+
+    Raises:
+        InvalidInput: a file is damaged, or its arrays are not the model's inputs.
+    """
+    from service.cli.predicting.tensors import split_samples
+    from service.runtime.protocol import read_input
+
+    if not all(map(has_one_sample, inputs)):
+        return None
+    files = [Path(each) for each in inputs]
+    if len(files) > 1:
+        return [read_input(file) for file in files] if len(specs) > 1 else None
+    samples = list(split_samples(Item(inputs[0], file=files[0]), specs))
+    if len(samples) > 1:
+        return None
+    if samples[0].problem is not None:
+        raise samples[0].problem
+    arrays = samples[0].arrays
+    return [read_input(files[0])] if arrays is None else [arrays[spec.name] for spec in specs]
 
 
 def ask(
@@ -142,11 +185,3 @@ def _paired(item: Item, query: str) -> Item:
     if item.text is None or item.pair is not None:
         raise InvalidInput(f"{item.name} is not a text, but --query needs texts")
     return replace(item, text=query, pair=item.text)
-
-
-def _has_one_input(path: Path) -> bool:
-    """Returns true for a file with the data of one input."""
-    try:
-        return path.is_file() and path.suffix.lower() not in _SEVERAL
-    except OSError:  # a text that is too long for a path
-        return False

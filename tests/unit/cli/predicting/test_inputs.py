@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from service.cli.predicting.formats import Format
-from service.cli.predicting.inputs import Item, items_of
+from service.cli.predicting.inputs import Item, count_of, items_of
 from service.core.errors import InvalidInput
 
 
+def unreachable(url: str) -> bytes:
+    raise AssertionError(url)
+
+
 def read(*given: str, stdin: str = "", format: Format | None = None) -> list[Item]:
-    return list(items_of(given, format, io.StringIO(stdin)))
+    return list(items_of(given, format, io.StringIO(stdin), unreachable))
 
 
 def data(items: list[Item]) -> list[Any]:
@@ -102,3 +106,39 @@ def test_a_line_may_be_a_pair_of_texts(stdin: str, format: Format) -> None:
 def test_a_malformed_pair_is_an_error(stdin: str, format: Format, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         read("-", stdin=stdin, format=format)
+
+
+def test_a_url_is_fetched() -> None:
+    (item,) = items_of(["http://a/x.png"], None, io.StringIO(), lambda url: url.encode())
+    assert (item.name, item.data) == ("http://a/x.png", b"http://a/x.png")
+    assert data(read("see http://a/x.png")) == ["see http://a/x.png"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('["a", {"text": "b"}]', ["a", "b"]),
+        ('[{"x": [1]}, {"x": [2]}]', [{"x": [1]}, {"x": [2]}]),
+        ("[[1, 2], [3, 4]]", [[[1, 2], [3, 4]]]),
+        ('{"x": [1]}', [{"x": [1]}]),
+    ],
+)
+def test_a_json_file_is_a_list_of_inputs_or_one_input(content: str, expected: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    assert data(read(str(tmp_path / "a.json"))) == expected
+
+
+def test_malformed_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[1,")
+    with pytest.raises(InvalidInput, match=r"a\.json is not well-formed JSON"):
+        read(str(tmp_path / "a.json"))
+
+
+def test_items_are_counted_if_no_file_has_to_be_read(tmp_path: Path) -> None:
+    for name in ("a.png", "b.wav"):
+        (tmp_path / name).touch()
+    given = [str(tmp_path), str(tmp_path / "a.png"), "a text"]
+    assert count_of(given, None) == len(read(*given)) == 4
+    assert count_of([*given, "-"], None) is None
+    (tmp_path / "c.npz").touch()
+    assert count_of(given, None) is None

@@ -112,7 +112,7 @@ def test_a_table_has_a_line_for_each_input(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_json_has_a_document_for_each_input(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = show(OutputFormat.JSON, capsys, CLASSES)
+    _, out, _ = show(OutputFormat.JSONL, capsys, CLASSES)
     assert json.loads(out) == {"input": "a", **CLASSES}
 
 
