@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.accessibility import violations
 from tests.support.browser import PHONE, visit
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, Served
@@ -74,3 +77,64 @@ def test_nothing_is_wider_than_a_phone_screen(browser: Browser, page: Page, serv
         phone.get_by_role("link", name="Layers").click()
         expect(phone.locator("#layers li")).not_to_have_count(0)
         assert phone.evaluate("document.documentElement.scrollWidth") == PHONE
+
+
+def test_the_form_describes_sounds_and_tables(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/#/models?push")
+    page.get_by_text("Sounds and tables").click()
+    page.get_by_label("Samples of a sound in a second").fill("16000")
+    page.get_by_label("Shift and scale a sound").select_option("no")
+    page.get_by_label("Columns of a table").fill("alcohol, sugar,ph")
+    program = """async () => {
+      const { metadataOf } = await import("/page/push/describe.js");
+      return metadataOf(new FormData(document.querySelector("#push form")));
+    }"""
+    columns = ["alcohol", "sugar", "ph"]
+    assert page.evaluate(program) == {"sampling_rate": 16000, "standardize": False, "columns": columns}
+
+
+def test_builds_have_a_chart_of_their_durations(page: Page, served: Served) -> None:
+    broken = httpx.put(f"{served.url}/api/v1/models?name=broken", content=(EXAMPLES / INT8).read_bytes()[:3000])
+    assert served.ended(broken.json()["id"])["state"] == "failed"
+    page.goto(f"{served.url}/#/builds")
+    chart = page.get_by_role("img", name=re.compile("^Durations of 2 builds; the longest took .* s$"))
+    expect(chart.locator("canvas")).to_be_visible()
+    expect(page.locator("#durations .legend span")).to_have_text(["succeeded", "failed"])
+
+
+# Each view, with an element that it shows when it is complete.
+VIEWS = {
+    "/models": "#now",
+    "/models?push": "#model-file",
+    "/models/digits/1/try": "#picture-drop",
+    "/models/digits/1/rollout": "#promotion",
+    "/models/digits/1/accuracy": "#witnesses .verdict",
+    "/models/digits/1/layers": "#layers li",
+    "/models/digits/1/api": "#code pre",
+    "/builds": "#builds li",
+    "/builds/BUILD": "#build-facts",
+    "/quantize": "#quantize",
+    "/pools": "#workers-card li",
+    "/keys": "#new-key",
+    "/settings": "#targets li",
+}
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_wrong_with_any_view(
+    browser: Browser, page: Page, served: Served, colours: Literal["light", "dark"]
+) -> None:
+    """The fixture `page` stands for the tests before, which push the model."""
+    (build, *_) = httpx.get(f"{served.url}/api/v1/builds").json()["builds"]
+    found = {}
+    with visit(browser, served.url, color_scheme=colours) as view:
+        for address, complete in VIEWS.items():
+            view.goto(f"{served.url}/#{address.replace('BUILD', build['id'])}")
+            expect(view.locator(complete).first).to_be_visible()
+            found[address] = violations(view)
+    assert {address: problems for address, problems in found.items() if problems} == {}
+
+
+def test_axe_finds_what_is_wrong(page: Page) -> None:
+    page.evaluate("document.querySelector('main').append(document.createElement('img'))")
+    assert [each for each in violations(page) if each.startswith("image-alt: <img>")]

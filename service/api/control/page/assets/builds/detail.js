@@ -20,7 +20,7 @@ export function Build({ id, listed }) {
   return html`
     <${Title} actions=${!isOver(build) && may("push") && html`<button type="button" class="plain small" onClick=${cancel}>Cancel</button>`}>${`Build of ${build.model} ${build.version}`}</${Title}>
     <${Failure} error=${problem} />
-    <div class="card"><ul class="builds"><${Row} build=${build} /></ul>
+    <div class="card"><ul class="builds"><${Row} build=${build} isAlone=${true} /></ul>
       ${build.state === "failed" && may("push") && html`<p><button type="button" class="small" onClick=${() => changeQuery({ push: "1", name: build.model })}>Push a repaired file</button></p>`}
     </div>
     <${Card} id="build-facts" title="Options">

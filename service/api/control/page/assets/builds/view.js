@@ -1,6 +1,7 @@
 // The builds: those in progress, stage by stage, those that have ended, and one build with its log.
 
 import { html } from "../app/html.js";
+import { Lazy } from "../app/lazy.js";
 import { linkTo } from "../app/router.js";
 import { useStore } from "../app/store.js";
 import { Card, Title } from "../parts/basics.js";
@@ -10,6 +11,7 @@ import { isOver, newestFirst } from "./facts.js";
 import { Row } from "./row.js";
 
 const SHOWN = 20;
+const chart = { module: "builds/durations.js", load: () => import("./durations.js"), component: "Durations" };
 
 export function BuildsView({ path: [id] }) {
   const state = useStore();
@@ -23,6 +25,7 @@ export function BuildsView({ path: [id] }) {
     <${Card} id="open-builds" title="In progress">
       ${open.length ? html`<ul class="builds">${open.map((build) => html`<${Row} key=${build.id} build=${build} />`)}</ul>` : html`<p class="quiet">No build is running or queued.</p>`}
     </${Card}>
+    ${over.length > 1 && html`<${Card} id="durations" title="Durations"><${Lazy} ...${chart} builds=${over} /></${Card}>`}
     <${Card} id="ended-builds" title="Ended">
       ${shown.length ? html`<ul class="builds" id="builds">${shown.map((build) => html`<${Row} key=${build.id} build=${build} />`)}</ul>` : html`<p class="quiet">None yet.</p>`}
       ${over.length > shown.length && html`<button type="button" class="plain small" onClick=${() => setLong(true)}>${`Show ${over.length - shown.length} more`}</button>`}

@@ -29,7 +29,7 @@ export function TimeChart({ points, lines, unit, format, least, whole = false })
       y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.1] },
     },
     axes: [
-      axis(colour, { space: 45, size: 24, incrs: [60, 120, 300], values: (_, ticks) => ticks.map(ago) }),
+      axis(colour, { space: 45, size: 24, incrs: [60, 120, 300], values: (_, ticks) => ticks.map((tick) => (tick === -SHOWN_S ? "" : ago(tick))) }),
       axis(colour, { space: 28, size: AXIS_PX, ...(whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}), values: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : format(tick))) }),
     ],
     series: [{}, ...lines.map(([, name], index) => ({ label: name, stroke: colour(COLOURS[index]), width: 2, spanGaps: true, points: { show: points.at.length < 3 } }))],

@@ -13,7 +13,7 @@ import { PoolTable } from "./table.js";
 export function PoolsView({ path: [name, version] }) {
   const state = useStore();
   const models = modelsOf(state);
-  const model = models.find((each) => each.name === name) ?? models[0];
+  const model = models.find((each) => each.name === name) ?? models.find(({ name: each }) => [...state.index.values()].some((served) => served.name === each && served.state === "READY")) ?? models[0];
   const workers = useRequest(() => json("api/v1/workers"), []);
   const versions = model ? versionsOf(model, state.index) : [];
   const chosen = Number(version) || versions[0];

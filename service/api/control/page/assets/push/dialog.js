@@ -10,7 +10,7 @@ import { Dialog } from "../parts/dialog.js";
 import { DropArea, FileField, nameOf } from "../parts/files.js";
 import { chosenFolder, packedFolder } from "../parts/folder.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { describe } from "./describe.js";
+import { describe, metadataOf } from "./describe.js";
 import { Options } from "./options.js";
 
 const BODY = { "Content-Type": "application/octet-stream" };
@@ -43,7 +43,7 @@ export function PushDialog({ files, onClose }) {
       const query = queryOf(fields, name);
       const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: BODY });
       addBuild(build);
-      await describe(build, labels, tokenizer);
+      await describe(build, labels, tokenizer, metadataOf(fields));
       announce(`${build.model} is version ${build.version}.`);
       go(...destination(build));
     } catch (error) {

@@ -28,6 +28,13 @@ export function Options({ modes, tokenizer, onTokenizer }) {
       </div>
       <${FileField} id="push-tokenizer" label="Tokenizer: tokenizer.json" accept=".json" file=${tokenizer} onFile=${onTokenizer} />
     </details>
+    <details><summary>Sounds and tables: sampling rate, columns</summary>
+      <div class="fields">
+        <label>Samples of a sound in a second <input name="sampling_rate" type="number" min="1" inputmode="numeric" placeholder="16000" /></label>
+        <label>Shift and scale a sound to mean 0 and variance 1 <select name="standardize"><option value="">as the file defines</option><option value="true">yes</option><option value="false">no</option></select></label>
+        <label>Columns of a table, in the order of the model's features <input name="columns" placeholder="alcohol,sugar,ph" autocomplete="off" autocapitalize="none" /></label>
+      </div>
+    </details>
     <details><summary>Compilation: numerics, batch sizes, shapes</summary>
       <div class="fields">
         <label>Numerics: the runtime whose results to reproduce <input name="numerics" list="numerics-modes" placeholder="the usual one for the format" autocomplete="off" /></label>

@@ -61,5 +61,10 @@ function Audit() {
 }
 
 function words(object) {
-  return Object.entries(object).filter(([, value]) => value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return Object.entries(object).filter(([, value]) => value !== null && value !== "").map(([name, value]) => `${name} ${short(typeof value === "object" ? JSON.stringify(value) : String(value))}`).join(", ");
+}
+
+/** Returns the text with the first digits of its digests and identifiers. */
+function short(text) {
+  return text.replace(/\b([0-9a-f]{12})[0-9a-f]{12,}\b/g, "$1…");
 }
