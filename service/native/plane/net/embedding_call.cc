@@ -12,7 +12,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostAtOnce = 16;  // the predictions of one request that are under way at a time
+constexpr size_t kMostParts = 16;  // the predictions of one request that are under way at a time
 constexpr int64_t kOnlyOne = 1;
 
 // Returns the form in which the texts of a request follow each other: the length before the text.
@@ -179,7 +179,7 @@ void EmbeddingCall::on_route(const Route& route) {
 // If the model's queue or the tokenizers take no more texts of this client, the next one begins when one of this
 // request has ended.
 void EmbeddingCall::advance() {
-  while (is_active() && parts_.size() < kMostAtOnce && next_ < request_.inputs.size()) {
+  while (is_active() && parts_.size() < kMostParts && next_ < request_.inputs.size()) {
     size_t index = next_;
     auto part = std::make_unique<Part>(*this, index);
     Part& begun = *part;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/utf8.h"
+#include "request/texts.h"
 #include "text/json_reader.h"
 #include "text/problem.h"
 
@@ -10,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostTexts = 1024, kMostIds = size_t{1} << 20, kLongestName = 4096;
+constexpr size_t kMostIds = size_t{1} << 20, kLongestName = 4096;
 constexpr char kForms[] = "send a text, a list of texts, or token ids";
 
 [[noreturn]] void refuse(const std::string& what, std::string hint = {}) {
@@ -60,7 +61,7 @@ std::vector<TextToEmbed> read_list(JsonReader& json) {
       found.emplace_back().has_ids = true;
     }
     if (is_of_ids) return add_id(json, found[0]);
-    if (found.size() == kMostTexts) {
+    if (found.size() == static_cast<size_t>(kMostTexts)) {
       throw Problem(ErrorType::kTooLarge, "'input' has more than " + std::to_string(kMostTexts) + " texts",
                     "send several requests");
     }

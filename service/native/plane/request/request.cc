@@ -104,7 +104,6 @@ size_t index_of(const std::vector<TensorSpec>& specs, const std::string& name) {
 }
 
 constexpr std::string_view kBytesType = "BYTES";
-constexpr int64_t kMostTexts = 1024;
 
 size_t text_index_of(std::string_view name) {
   return static_cast<size_t>(std::find(kTextInputs.begin(), kTextInputs.end(), name) - kTextInputs.begin());

@@ -18,6 +18,7 @@ namespace octet::plane {
 // The names of the inputs. `GivenInput::index` is an index of this array.
 constexpr std::array<std::string_view, 2> kTextInputs = {"text", "text_pair"};
 constexpr size_t kText = 0, kTextPair = 1;
+inline constexpr int64_t kMostTexts = 1024;  // the limit for the texts of one request
 
 // Returns the texts in `elements`, each with its length in bytes before it (a little-endian uint32). `following` are
 // the bytes that were received for FollowingBytes. `input` is an index of kTextInputs. Throws Problem if they are not
