@@ -139,8 +139,8 @@ void embed(const EmbeddingRequest& request) {
 // Numbers in JSON are those of the vector, for a client that reads float64 first. So are the bytes in base64.
 void vectors(std::string_view bytes) {
   std::vector<float> stored(bytes.size() / sizeof(float));
-  std::memcpy(stored.data(), bytes.data(), stored.size() * sizeof(float));
   if (stored.empty()) return;
+  std::memcpy(stored.data(), bytes.data(), stored.size() * sizeof(float));
   std::string name = "y";
   Shape shape{1, static_cast<int64_t>(stored.size()), 1};
   Output output{&name, Datatype::kFp32, shape, bytes.substr(0, stored.size() * sizeof(float)), {}, false, {}};
