@@ -54,7 +54,7 @@ def _with_inputs(model: bytes, request: QuantizeRequest, progress: _ProgressLog)
     progress.enter(Stage.CALIBRATE)
     requested = request.options
     data = Data(request.data, requested.metadata.over(_preprocessing_of(model)), requested.samples)
-    labels = data.labels() if request.labels is None else labels_of(request.labels, data)
+    labels = _labels(data, request.labels)
     _WORK.mkdir()
     session = CalibrationSession(_WORK, _ParentMachine(request.made, progress), tick=progress.tick)
     options = _options_of(requested)
@@ -68,6 +68,19 @@ def _with_inputs(model: bytes, request: QuantizeRequest, progress: _ProgressLog)
     quantized = calibration.quantize(options)
     measured = calibration.measure(quantized, labels)
     return quantized.file, {**describe(requested, options, quantized, measured), **costs}
+
+
+def _labels(data: Data, file: Path | None) -> list[int | None]:
+    """Returns the labels of the inputs in `file`, or else in the inputs' own archive. The list is empty if there are
+    none.
+
+    Raises:
+        InvalidInput: the labels are malformed, or not those of these inputs.
+    """
+    labels = data.labels() if file is None else labels_of(file, data)
+    if labels or file is not None:
+        data.check_labels(labels, "labels.csv" if file is None else file.name)
+    return labels
 
 
 def _without_inputs(model: bytes, request: QuantizeRequest, progress: _ProgressLog) -> tuple[bytes, dict[str, Any]]:

@@ -25,6 +25,7 @@ from service.quantize.file.document import Document
 from service.quantize.quantization import Calibration, Options
 from service.quantize.rewrites.folding import tidy
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
+from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 # these options cause a wrong prediction of the network below
@@ -301,3 +302,41 @@ def test_bfloat16_for_a_layer_without_products_is_rejected(model: Path, tmp_path
     status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
     assert status != 0
     assert "produced by Softmax, which cannot run in bfloat16" in json.dumps(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bfloat16", "no-such-layer"), "no operator produces no-such-layer"),
+        pytest.param(("--wide", "no-such-layer"), "no operator produces no-such-layer", marks=pytest.mark.slow),
+        pytest.param(("--keep", "no-such-layer"), "no operator produces no-such-layer", marks=pytest.mark.slow),
+        (("--labels", "labels.csv"), "labels.csv has 2 labels, but x.npz has 4 inputs"),
+    ],
+)
+def test_options_are_checked_before_anything_is_run(
+    options: tuple[str, str], message: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model is built: the stage before a build is the last one in the error."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", image=pictures(4))
+    Path("labels.csv").write_text("1\n2\n")
+    built: list[object] = []
+    monkeypatch.setattr("service.quantize.sandboxed.build", lambda *given: built.append(given))
+    status, report = run_quantize(model, "--data", "x.npz", *options)
+    assert status == 1
+    assert message in report["error"]["message"]
+    assert built == []
+
+
+def test_an_old_operator_set_is_refused_before_anything_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = OnnxBuilder()
+    ones = graph.constant(np.ones((3, 3, 1, 1)), "float32")
+    graph.output(graph.node("Conv", [graph.input("image", "float32", [1, 3, 8, 8]), ones]), "float32")
+    (tmp_path / "old.onnx").write_bytes(graph.build(opset=11))
+    np.savez(tmp_path / "x.npz", image=np.ones((2, 3, 8, 8), np.float32))
+    built: list[object] = []
+    monkeypatch.setattr("service.quantize.sandboxed.build", lambda *given: built.append(given))
+    status, report = run_quantize(tmp_path / "old.onnx", "--data", tmp_path / "x.npz")
+    assert (status, report["error"]["code"]) == (1, "unsupported")
+    assert "operator set 11" in report["error"]["message"]
+    assert built == []

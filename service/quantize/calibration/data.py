@@ -10,7 +10,7 @@ import csv
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,6 +104,42 @@ class Data:
         if len(content) > _LARGEST_LABELS_BYTES:
             raise InvalidInput(f"{self.path}: {_LABELS} is larger than {_LARGEST_LABELS_BYTES >> 20} MiB")
         return [_class_of(text) for text in _texts(content, _LABELS, self)]
+
+    def length(self) -> int:
+        """Returns the number of inputs, for callers that do not have the model's signature yet: the number of pictures,
+        or of the first array's rows.
+
+        Raises:
+            InvalidInput: a file is damaged.
+        """
+        if self.has_pictures:
+            return min(self.most, len(self.pictures()))
+        with _reading(self.path), ExitStack() as stack:
+            file: IO[bytes] = stack.enter_context(self.path.open("rb"))
+            if _is_zip(self.path):
+                archive = stack.enter_context(zipfile.ZipFile(file))
+                first = next(name for name in archive.namelist() if name.endswith(".npy"))
+                file = stack.enter_context(archive.open(first))
+            (rows, *_), _, _ = _array_header(file)
+            return min(self.most, rows)
+
+    def check_labels(self, labels: Sequence[int | None], source: str) -> None:
+        """Checks that labels are those of these inputs.
+
+        Args:
+            source: the name of the file with the labels.
+
+        Raises:
+            InvalidInput: there are more or fewer labels than arrays, or no picture has a label.
+        """
+        if self.has_pictures:
+            if all(label is None for label in labels):
+                raise InvalidInput(f"{source} labels no picture in {self.path}", hint="write lines of file,class")
+        elif len(labels) != (inputs := self.length()):
+            raise InvalidInput(
+                f"{source} has {len(labels)} labels, but {self.path} has {inputs} inputs",
+                hint="write one class on each line, in the order of the inputs",
+            )
 
     def count(self, signature: ModelSignature) -> int:
         """Returns the number of inputs that `inputs` yields. Raises the same errors as `inputs`."""
@@ -257,13 +293,19 @@ def _open_array(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> I
     return stack.enter_context(archive.open(name))
 
 
-def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
-    """Reads an array's header. Returns the number of values and their dtype."""
+def _array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Returns an array's shape, whether it is in column-major order, and its dtype. Raises `ValueError` if damaged."""
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(f"arrays of format {version} are not supported")
-    shape, by_column, dtype = read(_Beginning(file))
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(_Beginning(file))
+    return header
+
+
+def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
+    """Reads an array's header. Returns the number of values and their dtype."""
+    shape, by_column, dtype = _array_header(file)
     if dtype.hasobject or dtype.kind not in "fiub":
         raise InvalidInput(f"{path}: {spec.name!r} has dtype {dtype}", tensor=spec.name, hint="write numbers")
     if (dtype.kind == "f") != (spec.dtype.kind == "f"):

@@ -229,6 +229,12 @@ def plan(
             if node.inputs[position] not in document.constants:
                 tensors.setdefault(node.inputs[position], node.inputs[position])
         tensors[result] = result
+    for node, pattern in reversed(_moves_of_functions(document, patterns, kept, {*followers, *chained})):
+        if node.outputs[0] in tensors and node.inputs[0] not in tensors:
+            found.append((node, pattern, node.outputs[0]))
+            moved = {tensors[name] for name in filter(None, node.outputs) if name in tensors}
+            tensors = {name: node.inputs[0] if kind in moved else kind for name, kind in tensors.items()}
+            tensors[node.inputs[0]] = node.inputs[0]
     for node, pattern in followers.items():
         ends = [node.inputs[position] for position in _places(node, pattern)]
         if all(name in tensors for name in (*ends, node.outputs[0]) if name not in document.constants):
@@ -238,6 +244,26 @@ def plan(
     stays_real = _float_ends(readers, found)
     layers = tuple(_layer(document, node, pattern, result, result in stays_real) for node, pattern, result in found)
     return Plan(layers, {name: kind for name, kind in tensors.items() if name not in stays_real}, real)
+
+
+def _moves_of_functions(
+    document: Document, patterns: Mapping[str, Pattern], kept: Collection[str], functions: Collection[Node]
+) -> list[tuple[Node, Pattern]]:
+    """Returns the operators that move the elements of a function's result, such as the pool after a HardSwish, or the
+    elements of another such operator. They are quantized if an operator in integers reads their result: the function
+    then becomes a table, and everything between the two layers stays in integers.
+    """
+    results = {name for node in functions for name in node.outputs}
+    found = []
+    for node in document.nodes:
+        pattern = patterns.get(node.op_type)
+        pattern = pattern.of(document, node) if pattern is not None else None
+        if pattern is None or not pattern.moves or node.inputs[0] not in results:
+            continue
+        if node.outputs[0] not in kept and not pattern.obstacle(document, node):
+            found.append((node, pattern))
+            results.update(filter(None, node.outputs))
+    return found
 
 
 def _obstacle(

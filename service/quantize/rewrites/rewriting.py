@@ -80,15 +80,20 @@ def rewrite(document: Document, plan: Plan, form: Form) -> dict[str, Stored]:
         The stored tensors, in the order in which they are computed.
 
     Raises:
-        Unsupported: conversions along an axis do not exist in the file's operator set.
+        Unsupported: see `check_operator_set`.
     """
+    check_operator_set(document)
+    return _Rewriting(document, plan, form).run()
+
+
+def check_operator_set(document: Document) -> None:
+    """Raises `Unsupported` if conversions along an axis do not exist in the file's operator set."""
     if document.opset < _LEAST_OPSET:
         raise Unsupported(
             f"the model uses operator set {document.opset}; quantizing weights by channel needs {_LEAST_OPSET} or "
             "newer",
             hint="convert it with onnx.version_converter, or export it again",
         )
-    return _Rewriting(document, plan, form).run()
 
 
 class _Rewriting:

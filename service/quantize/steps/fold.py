@@ -40,9 +40,14 @@ def fold(model: bytes, options: Options, factors: Factors) -> Folded:
     if options.equalize:
         equalize(document)
     spread(document, factors)
+    check_names(document, options)
+    return Folded(document, plan(document, options.patterns, options.raised))
+
+
+def check_names(document: Document, options: Options) -> None:
+    """Raises `InvalidInput` if the options contain a name that is not an operator's output."""
     unknown = options.raised - {node.outputs[0] for node in document.nodes}
     if unknown:
         raise InvalidInput(
             f"no operator produces {', '.join(sorted(unknown))}", hint="use the names of operators' outputs"
         )
-    return Folded(document, plan(document, options.patterns, options.raised))

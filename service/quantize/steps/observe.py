@@ -14,8 +14,9 @@ from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.file.document import Document
 from service.quantize.program.parameters import Stored
 from service.quantize.rewrites.narrowing import check_narrow
+from service.quantize.rewrites.rewriting import check_operator_set
 from service.quantize.steps.choose import TensorStatistics, integer_form
-from service.quantize.steps.fold import Factors, fold
+from service.quantize.steps.fold import Factors, check_names, fold
 from service.quantize.steps.options import Options
 from service.quantize.steps.program import Program
 from service.quantize.weights.fitting import operands
@@ -56,7 +57,7 @@ def observe(
         raise_to: the type that a search will try besides int8 and float; None if no search follows.
 
     Raises:
-        Unsupported: the model is already quantized, or nothing in it can be quantized.
+        Unsupported: the model is already quantized, nothing in it can be quantized, or its operator set is too old.
         InvalidInput: see `fold` and `check_narrow`.
         OctetError: the model does not compile, or `data` does not fit it.
     """
@@ -66,7 +67,10 @@ def observe(
         raise Unsupported(
             "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
         )
-    check_narrow(document, options.bfloat16)  # checked early, before anything is run
+    # These are checked before anything is run, because running the inputs takes minutes.
+    check_names(document, options)
+    check_narrow(document, options.bfloat16)
+    check_operator_set(document)
     wanted = dict.fromkeys((*plan.observed, *(operands(plan) if options.fit else ())))
     inner = [name for name in wanted if name not in document.inputs and name not in document.outputs]
     program = Program(

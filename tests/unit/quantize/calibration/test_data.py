@@ -283,3 +283,26 @@ def test_an_archive_that_is_encrypted_or_damaged(tmp_path: Path) -> None:
     content[300] ^= 1
     (tmp_path / "y.npz").write_bytes(content)
     assert "Bad CRC-32" in refused(Data(tmp_path / "y.npz")).message
+
+
+def test_the_length_is_known_without_a_signature(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((7, 3)))
+    assert Data(tmp_path / "x.npy").length() == 7
+    assert Data(tmp_path / "x.npy", most=5).length() == 5
+    assert save_data(tmp_path / "x.npz", a=np.zeros((4, 2)), b=np.zeros((4, 9))).length() == 4
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_arrays_need_a_label_each(count: int, tmp_path: Path) -> None:
+    data = save_data(tmp_path / "x.npz", a=np.zeros((3, 2)))
+    data.check_labels([0, 1, 2], "labels.csv")
+    with pytest.raises(InvalidInput, match=rf"labels\.csv has {count} labels, but .* has 3 inputs"):
+        data.check_labels([0] * count, "labels.csv")
+
+
+def test_one_picture_needs_a_label(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    Data(tmp_path).check_labels([None, 3], "labels.csv")
+    with pytest.raises(InvalidInput, match=r"labels\.csv labels no picture"):
+        Data(tmp_path).check_labels([None, None], "labels.csv")

@@ -151,3 +151,41 @@ def test_an_activation_that_is_a_range_is_not_part_of_the_next_function() -> Non
     x = model.node("Relu", [model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])])
     model.output(model.node("Mul", [x, model.constant(2.0, "float32")]), "float32")
     assert [layer.node.op_type for layer in plan(Document(model.build())).layers] == ["Conv", "Mul"]
+
+
+def _activate(model: OnnxBuilder, x: str, function: str) -> str:
+    """Adds a function that no single operator of ONNX computes, or the operator `function`."""
+    if function == "SiLU":
+        return model.node("Mul", [x, model.node("Sigmoid", [x])])
+    return model.node(function, [x])
+
+
+@pytest.mark.parametrize("function", ["HardSwish", "Elu", "SiLU", "LeakyRelu", "Relu"])
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "MaxPool and Transpose"])
+def test_an_activation_and_a_pool_between_convolutions_are_in_integers(function: str, pool: str) -> None:
+    model = OnnxBuilder()
+    ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
+    x = model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])
+    y = model.node(pool.split()[0], [_activate(model, x, function)], kernel_shape=[2, 2], strides=[2, 2])
+    if "Transpose" in pool:
+        y = model.node("Transpose", [y], perm=[0, 1, 3, 2])
+    model.output(model.node("Conv", [y, ones]), "float32")
+    document = Document(model.build(14))
+    unify(document)
+    planned = plan(document)
+    assert planned.real == {}
+    rewrite(document, planned, Form({name: affine(-1, 3, "uint8") for name in planned.observed}))
+    simplified = simplify(import_model(document.serialize()).module, get_mode(ONNXRUNTIME))
+    assert [each for each in report(simplified.module)["floating"] if not each.get("boundary")] == []
+
+
+def test_a_pool_whose_result_is_not_read_in_integers_stays_in_float() -> None:
+    model = OnnxBuilder()
+    x = model.node(
+        "Conv", [model.input("x", "float32", [1, 3, 4, 4]), model.constant(np.ones((3, 3, 1, 1)), "float32")]
+    )
+    y = model.node("MaxPool", [model.node("HardSwish", [x], ["activated"])], kernel_shape=[2, 2])
+    model.output(y, "float32")
+    planned = plan(Document(model.build(14)))
+    assert [layer.node.op_type for layer in planned.layers] == ["Conv"]
+    assert list(planned.real) == ["HardSwish → activated"]
