@@ -85,7 +85,8 @@ class Predictions:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._client: PlaneClient | None = None
-        self._changed_ns = _changed_ns(settings)
+        self._changed_ns = 0
+        self._certificates: Sequence[str] = ()  # the current one, and the one before
         # by the caller's key and the path of a model: the description, and the time at which it was requested
         self._described: OrderedDict[tuple[str, str], tuple[asyncio.Task[Described], float]] = OrderedDict()
 
@@ -132,10 +133,16 @@ class Predictions:
 
     def _connected(self) -> PlaneClient:
         """Returns the client. A new one is created if the server's certificate has changed."""
-        changed_ns = _changed_ns(self._settings)
-        if self._client is None or self._changed_ns != changed_ns:
-            self.close()
-            self._client, self._changed_ns = _create_client(self._settings), changed_ns
+        try:
+            changed_ns = _changed_ns(self._settings)
+            if self._client is None or self._changed_ns != changed_ns:
+                certificates = _own_certificates(self._settings, self._certificates)
+                client = _create_client(self._settings, certificates)
+                self.close()
+                self._client, self._changed_ns, self._certificates = client, changed_ns, certificates
+        except (OSError, ValueError):  # a renewal has not written the whole file yet
+            if self._client is None:
+                raise
         return self._client
 
 
@@ -289,19 +296,27 @@ def _error_of(response: PlaneResponse) -> OctetError:
     return error
 
 
-def _own_certificate(settings: Settings) -> ssl.SSLContext:
-    """Returns a context that accepts this server's own certificate, for whatever name it is."""
-    context = ssl.create_default_context(cafile=str(settings.tls_cert))
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # another authority may have issued the certificate
-    return context
+def _own_certificates(settings: Settings, before: Sequence[str]) -> Sequence[str]:
+    """Returns the contents of the certificate's file, and those before its last change; empty without TLS. The data
+    plane presents the earlier certificate until it has read the new one.
+    """
+    return () if settings.tls_cert is None else (settings.tls_cert.read_text(), *before[:1])
 
 
-def _create_client(settings: Settings) -> PlaneClient:
+def _create_client(settings: Settings, certificates: Sequence[str]) -> PlaneClient:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     # Without TLS, no certificates need to be loaded, which would take 20 ms.
-    context = None if settings.tls_cert is None else _own_certificate(settings)
-    return PlaneClient(host, settings.port, context)
+    return PlaneClient(host, settings.port, _trusting(certificates) if certificates else None)
+
+
+def _trusting(certificates: Sequence[str]) -> ssl.SSLContext:
+    """Returns a context that accepts this server's own certificates, for whatever name they are."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # another authority may have issued the certificate
+    for each in certificates:
+        context.load_verify_locations(cadata=each)
+    return context
 
 
 def _changed_ns(settings: Settings) -> int:
