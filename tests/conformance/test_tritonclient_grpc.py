@@ -59,7 +59,7 @@ def test_metadata(client: triton.InferenceServerClient) -> None:
     assert client.get_model_metadata("digits", as_json=True) == {
         "name": "digits",
         "versions": ["1", "2"],
-        "platform": "tvm_relax_vm",
+        "platform": "octet_plan",
         "inputs": [{"name": "image", "datatype": "UINT8", "shape": ["1", "8", "8", "1"]}],
         "outputs": [
             {"name": "columns", "datatype": "INT32", "shape": ["1", "8"]},
@@ -72,7 +72,7 @@ def test_configuration(client: triton.InferenceServerClient) -> None:
     config = client.get_model_config("digits").config
     assert (config.name, config.platform, config.backend, config.max_batch_size) == (
         "digits",
-        "tvm_relax_vm",
+        "octet_plan",
         "octet",
         0,
     )

@@ -61,7 +61,7 @@ def test_model_metadata(client: triton.InferenceServerClient) -> None:
     assert client.get_model_metadata("digits") == {
         "name": "digits",
         "versions": ["1", "2"],
-        "platform": "tvm_relax_vm",
+        "platform": "octet_plan",
         "inputs": [{"name": "image", "datatype": "UINT8", "shape": [1, 8, 8, 1]}],
         "outputs": [
             {"name": "columns", "datatype": "INT32", "shape": [1, 8]},

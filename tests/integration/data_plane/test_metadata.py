@@ -57,7 +57,7 @@ async def test_a_models_metadata(tables: Tables) -> None:
         expected = {
             "name": "affine",
             "versions": ["1", "2"],
-            "platform": "tvm_relax_vm",
+            "platform": "octet_plan",
             "inputs": [
                 {"name": "x", "datatype": "FP32", "shape": [1, 4]},
                 {"name": "a", "datatype": "INT8", "shape": [1, 4]},

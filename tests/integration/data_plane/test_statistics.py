@@ -107,7 +107,7 @@ async def test_the_configuration_of_a_model_without_batches(tables: Tables) -> N
             name: config[name] for name in ("name", "platform", "backend", "max_batch_size", "input", "output")
         } == {
             "name": "digits",
-            "platform": "tvm_relax_vm",
+            "platform": "octet_plan",
             "backend": "octet",
             "max_batch_size": 0,
             "input": [{"name": "image", "data_type": "TYPE_UINT8", "dims": [1, 8, 8, 1]}],

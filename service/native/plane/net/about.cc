@@ -12,7 +12,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr char kPlatform[] = "tvm_relax_vm";
+constexpr char kPlatform[] = "octet_plan";
 constexpr std::array kExtensions = {"binary_tensor_data", "classification", "model_configuration",
                                     "model_repository",   "sequence",       "statistics"};
 
