@@ -5,8 +5,9 @@ the iterations that only write elements beyond the length can be left out. Which
 the offsets of all stores for all iterations, so it holds for every kernel, however it divides its work.
 
 Two changes are made:
-- A parallel loop whose iterations write ascending positions, once or several times over, runs only the first iterations
-  of each pass. So the threads share the remaining iterations equally.
+- An outermost loop whose iterations write ascending positions, once or several times over, runs only the first
+  iterations of each pass. So the threads share the remaining iterations equally. An inner loop is shortened too, if it
+  writes the same positions in each iteration of the outer loops.
 - In other loops, a condition is added around the body.
 """
 
@@ -265,8 +266,7 @@ class _Evaluation:
         for kind, least in loop.least.items():
             if kind not in loop.examples or not _varies(least, loop.parents):
                 continue
-            is_constant = isinstance(stmt.extent, tirx.IntImm)
-            ascending = Ascending.of(least) if len(self._loops) == 1 and is_constant else None
+            ascending = self._ascending(stmt, least)
             if ascending is not None and not ascending.more:
                 self.is_changed = True
                 return ascending.loop(stmt, body, self._length)
@@ -282,6 +282,18 @@ class _Evaluation:
                 self.is_changed = True
                 return ascending.loop(stmt, body, self._length)
         return with_body(stmt, body)
+
+    def _ascending(self, stmt: tirx.For, least: Integers) -> Ascending | None:
+        """Returns the pattern of the smallest positions that the iterations of a loop write. An inner loop must write
+        the same positions, once, in each iteration of the outer loops.
+        """
+        if not isinstance(stmt.extent, tirx.IntImm):
+            return None
+        if len(self._loops) == 1:
+            return Ascending.of(least)
+        apart = least.reshape(-1, int(stmt.extent))
+        found = Ascending.of(apart[0]) if (apart == apart[0]).all() else None
+        return found if found is not None and found.period == int(stmt.extent) else None
 
     # -- expressions
 
