@@ -25,6 +25,9 @@ Shape = tuple[int, ...]
 REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 
+_SHORTEST = 16  # tiles are not chosen for shorter inputs, whose products are a small part of the work
+
+
 @dataclass(frozen=True)
 class Length:
     """The length of the input of a model, if it is bound at a call, and what depends on it in a product of matrices.
@@ -39,6 +42,19 @@ class Length:
     rows: bool = False
     columns: bool = False
     depth: bool = False
+
+    def shares(self, rows: int, columns: int, depth: int) -> list[tuple[int, int, int]]:
+        """Returns the rows, columns and depth of a product at the longest length, and at each half of the previous
+        length that is not too short. A tile should be good for all of them.
+        """
+        found, part = [(rows, columns, depth)], 2
+        sizes = ((rows, self.rows), (columns, self.columns), (depth, self.depth))
+        least = min(size for size, depends in sizes if depends)
+        while least >= part * _SHORTEST:
+            own = [-(-size // part) if depends else size for size, depends in sizes]
+            found.append((own[0], own[1], own[2]))
+            part *= 2
+        return found
 
 
 @dataclass(frozen=True)

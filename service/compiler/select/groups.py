@@ -136,7 +136,9 @@ class Model:
                     group = self._product(var, operation, None)
                     groups[group.output] = group
                 elif factors and factors[0].same_as(first):
-                    groups[var] = Group(str(var.name), operation, None, None, factors, var)
+                    unread = self.unread.of(var)
+                    length = Length(self.length, rows=True) if self.length is not None and unread else None
+                    groups[var] = Group(str(var.name), operation, None, None, factors, var, length=length)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         groups.update(self._sums(groups))

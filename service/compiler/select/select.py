@@ -201,7 +201,7 @@ class _Emission:
 
     def _length_of(self, group: Group) -> list[relax.Expr]:
         """Returns the length of the input, if the kernel of a product of two computed matrices takes it."""
-        return [] if group.length is None else [self.tensors.plain(group.length.var)]
+        return [] if group.length is None or group.matrices is None else [self.tensors.plain(group.length.var)]
 
     def _matrices(self, var: relax.Var, view: Strided) -> tuple[relax.Expr, Matrices]:
         """Returns the operand of a product and its matrices: the image `var` if there is one, else the plain tensor."""
@@ -239,7 +239,11 @@ class _Emission:
             for v, o in zip(region.outputs, outputs, strict=True)
         ]
         both = list(zip(region.outputs, outputs, strict=True))
-        types = [relax.TensorType([output.access.size], output.access.dtype) for _, output in both]
+        # A flat result would need a reshape, which would be copied if it is an output of the model.
+        types = [
+            relax.TensorType([output.access.size] if output.image else list(shape_of(var)), output.access.dtype)
+            for var, output in both
+        ]
         if made.memory:
             types.append(relax.TensorType([made.memory], "float32"))
             described.append(SCRATCH)

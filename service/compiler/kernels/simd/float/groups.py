@@ -52,8 +52,8 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
         raise Declined("its tensors are empty, or have more than 2**31 elements")
     blocked = operands.weights if isinstance(operands.weights, Blocked) else None
     bits = blocked.bits if blocked is not None else 0 if geometry.group == 1 else _BFLOAT16_BITS
-    key = key_of(isa, geometry, bits)
-    tiles = ranked(isa, geometry, decoded=blocked is not None)
+    key = key_of(isa, geometry, bits, group.length)
+    tiles = ranked(isa, geometry, decoded=blocked is not None, length=group.length)
     numbers = choices.choose(key, [astuple(tile) for tile in tiles])
     kernel: Kernel = float_product(isa, geometry, operands, Tile(*numbers))
     choices.note(key, numbers, kernel.symbol)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+from service.compiler.kernels.group import Length
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.vector.isa import Isa
 from service.core.digest import digest_of_json
@@ -128,12 +130,14 @@ class Geometry:
         return -(-self.grid[0] // tile.rows) * -(-self.grid[1] // tile.columns)
 
 
-def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]:
+def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False, length: Length | None = None) -> list[Tile]:
     """Returns the tiles that are worth trying, the one with the fewest estimated cycles first.
 
     Args:
         decoded: true if the kernel decodes weights in registers when a tile contains all rows. Such a tile leaves
             registers for decoding.
+        length: what depends on the length of the input. The best tile is then the one that is at most a little slower
+            than the best one for any length.
     """
     tiles = [
         tile
@@ -142,7 +146,14 @@ def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]
         or geometry.tiles(tile) > 1
         or (tile.rows * tile.columns + _DECODED) * tile.blocks + _DECODED < isa.registers
     ]
-    return sorted(tiles, key=lambda tile: cycles(isa, geometry, tile))[:_TABLE_SIZE]
+    if length is None:
+        return sorted(tiles, key=lambda tile: cycles(isa, geometry, tile))[:_TABLE_SIZE]
+    excess = dict.fromkeys(tiles, 1.0)
+    for rows, columns, depth in length.shares(geometry.grid[1], geometry.columns, geometry.run):
+        part = replace(geometry, grid=(geometry.grid[0], rows), columns=columns, run=depth)
+        own = {tile: cycles(isa, part, tile) for tile in tiles}
+        excess = {tile: max(excess[tile], own[tile] / min(own.values())) for tile in tiles}
+    return sorted(tiles, key=lambda tile: excess[tile])[:_TABLE_SIZE]
 
 
 def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
@@ -162,14 +173,22 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
     return total
 
 
-def key_of(isa: Isa, geometry: Geometry, bits: int = 0) -> str:
+def key_of(isa: Isa, geometry: Geometry, bits: int = 0, length: Length | None = None) -> str:
     """Returns a digest of everything that determines the fastest tile.
 
     Args:
         bits: the number of bits of weights that are decoded, or 16 for bfloat16, or 0 for float32.
+        length: what depends on the length of the input.
     """
-    parts = {"isa": isa.name, "float": {name: value for name, value in asdict(geometry).items() if name != "group"}}
-    return digest_of_json({**parts, "bits": bits} if bits else parts)
+    parts: dict[str, Any] = {
+        "isa": isa.name,
+        "float": {name: value for name, value in asdict(geometry).items() if name != "group"},
+    }
+    if bits:
+        parts["bits"] = bits
+    if length is not None:
+        parts["length"] = [length.rows, length.columns, length.depth]
+    return digest_of_json(parts)
 
 
 def _candidates(isa: Isa, geometry: Geometry) -> Iterator[Tile]:

@@ -72,15 +72,25 @@ class _Tile:
     blocks: int
 
     @staticmethod
-    def of(isa: Isa, height: int, blocks: int, groups: int) -> _Tile:
-        """Returns the tile with the fewest estimated cycles among those whose accumulators fit the registers."""
+    def of(isa: Isa, height: int, width: int, depth: int, length: Length | None) -> _Tile:
+        """Returns the tile with the fewest estimated cycles among those whose accumulators fit the registers. If
+        something depends on the length, returns the tile that is at most a little slower than the best one for any
+        length.
+        """
+        blocks, excess = -(-width // isa.lanes), dict[_Tile, float]()
         fits = [
             _Tile(rows, deep)
             for deep in range(1, min(_MOST_BLOCKS, blocks) + 1)
             for rows in range(1, min(_MOST_ROWS, height) + 1)
             if (rows + isa.weight_vectors) * deep + isa.weight_vectors + 1 < isa.registers
         ]
-        return min(fits, key=lambda tile: tile._cycles(isa, height, blocks, groups))
+        for rows, columns, products in (
+            [(height, width, depth)] if length is None else length.shares(height, width, depth)
+        ):
+            sizes = rows, -(-columns // isa.lanes), -(-products // isa.group)
+            own = {tile: tile._cycles(isa, *sizes) for tile in fits}
+            excess = {tile: max(excess.get(tile, 1.0), own[tile] / min(own.values())) for tile in fits}
+        return min(fits, key=lambda tile: excess[tile])
 
     def _cycles(self, isa: Isa, height: int, blocks: int, groups: int) -> float:
         rates = isa.rates
@@ -107,7 +117,7 @@ class _Product:
         self.lhs, self.rhs, self.out, self.length = lhs, rhs, out, length
         self.height, self.depth, self.width = lhs.rows, lhs.columns, out.columns
         self.groups, self.blocks = -(-self.depth // isa.group), -(-self.width // isa.lanes)
-        self.tile = _Tile.of(isa, self.height, self.blocks, self.groups)
+        self.tile = _Tile.of(isa, self.height, self.width, self.depth, length)
         self.batch, self.parts = math.prod(out.batch), -(-self.blocks // self.tile.blocks)
         few = -(-_FEWEST_ITEMS // (self.batch * self.parts))
         self.shares = max(1, min(few, self.height // _ROWS_OF_AN_ITEM))
