@@ -136,11 +136,12 @@ class Model:
                     group = self._product(var, operation, None)
                     groups[group.output] = group
                 elif factors and factors[0].same_as(first):
-                    unread = self.unread.of(var)
-                    length = Length(self.length, rows=True) if self.length is not None and unread else None
-                    groups[var] = Group(str(var.name), operation, None, None, factors, var, length=length)
+                    groups[var] = Group(
+                        str(var.name), operation, None, None, factors, var, length=self._length_of_rows(var)
+                    )
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
-                groups[var] = Group(str(var.name), operation, None, None, operands, var)
+                length = self._length_of_rows(var)
+                groups[var] = Group(str(var.name), operation, None, None, operands, var, length=length)
         groups.update(self._sums(groups))
         for group in list(groups.values()):
             if group.core.name == "qnn.add":
@@ -175,6 +176,10 @@ class Model:
         inputs = lhs.source, rhs.source
         length = self._length_of(core, var, output)
         return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out), length=length)
+
+    def _length_of_rows(self, var: relax.Var) -> Length | None:
+        """Returns the length of the input if nothing reads rows of `var` beyond it."""
+        return Length(self.length, rows=True) if self.length is not None and self.unread.of(var) else None
 
     def _length_of(self, core: Operation, product: relax.Var, output: relax.Var) -> Length | None:
         """Returns what depends on the length of the input in a product, whose moved result is `output`."""

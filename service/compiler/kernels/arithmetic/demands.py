@@ -25,7 +25,8 @@ def check_elementwise(mode: Mode, group: Group, produced: Sequence[bool]) -> Non
         Declined: no kernel computes the group, or it would not be faster.
     """
     core = group.core
-    if not any(produced):
+    # Only kernels leave out positions beyond the length, which saves more than two layout changes cost.
+    if group.length is None and not any(produced):
         raise Declined("none of its operands is the output of a kernel, so it would cost two layout changes")
     bounds(group.out_type)
     match core.name:

@@ -43,6 +43,13 @@ def test_tokens_of_an_image() -> None:
     assert outputs.image(x, part) == Written((Along(16, LONG, LONG * 16),))
 
 
+def test_channels_of_an_image_are_in_blocks() -> None:
+    outputs, x = described((3, 5, LONG * 4), "uint8", 2)
+    assert outputs.image(x, Image(3, 5, 1, LONG * 4, 16)) == Written((Along(5 * 16, 3, 0, 16),))
+    assert outputs.image(x, Image(3, 5, 1, LONG * 4, 0)) == Written((Along(1, LONG * 4),))
+    assert outputs.image(x, Image(3, 5, 1, 96, 16).part(1, LONG * 4)) == Written()
+
+
 def test_the_columns_of_an_image_with_a_border_are_all_written() -> None:
     outputs, x = described((1, LONG, 5, 16), "uint8", 1)
     assert outputs.image(x, Image(1, LONG, 5, 16, 16)) == Written((Along(80, LONG),))

@@ -11,6 +11,7 @@ import tvm
 from tvm import tirx
 
 from service.compiler.kernels.program import Program, address, at_most, load, splat
+from service.compiler.kernels.trimming.nodes import walk
 from service.compiler.kernels.trimming.trim import Along, Written, trimmed
 from service.compiler.targets import codegen_target
 from service.core.models.arrays import Array
@@ -54,6 +55,14 @@ def column_blocks(program: Program, source: tirx.Buffer, out: tirx.Buffer) -> No
         block, first = program.bind(tirx.floordiv(item, 15)), program.bind(tirx.floormod(item, 15) * 2)
         for row in range(2):
             offset = (first + row) * COLUMNS + block * 4
+            program.store(out, offset, load(source, offset, 4), 4)
+
+
+def channel_blocks(program: Program, source: tirx.Buffer, out: tirx.Buffer) -> None:
+    """Each outer iteration writes four columns of all rows."""
+    with program.loop(2, "block", parallel=True) as block, program.loop(15, "step") as step:
+        for row in range(2):
+            offset = (step * 2 + row) * COLUMNS + block * 4
             program.store(out, offset, load(source, offset, 4), 4)
 
 
@@ -105,7 +114,7 @@ def number(length: int) -> Array:
 
 @pytest.mark.parametrize(
     ("body", "excess"),
-    [(rows, 0), (tiles, 3), (nested_tiles, 1), (column_blocks, 1), (reduction, 0), (workspace, 1)],
+    [(rows, 0), (tiles, 3), (nested_tiles, 1), (column_blocks, 1), (channel_blocks, 1), (reduction, 0), (workspace, 1)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_rows_inside_the_length_are_written_and_few_others(body: Body, excess: int) -> None:
@@ -119,6 +128,47 @@ def test_rows_inside_the_length_are_written_and_few_others(body: Body, excess: i
         found = run(source, number(length)).reshape(LENGTH, COLUMNS)
         np.testing.assert_array_equal(found[:length], whole[:length])
         assert (found[length + excess :] == UNTOUCHED).all()
+
+
+@pytest.mark.parametrize("body", [rows, column_blocks, channel_blocks], ids=lambda body: body.__name__)
+def test_a_loop_over_ascending_positions_is_shortened(body: Body) -> None:
+    """A condition in each of its iterations would take time beyond the length."""
+    function = trimmed(function_of(body), 1, (), [ROWS])
+    assert function is not None
+    conditions: list[tirx.IfThenElse] = []
+    walk(function.body, (tirx.IfThenElse, conditions.append))
+    assert conditions == []
+
+
+def test_a_loop_with_an_extent_that_is_known_at_run_time() -> None:
+    """A kernel that is given the length shortens loops itself."""
+    program = Program()
+    source, count, out = (
+        program.parameter(name, "int32", size) for name, size in (("source", SIZE), ("count", 1), ("out", SIZE))
+    )
+    used = program.bind(at_most(load(count, 0, 1), LENGTH))
+    with program.loop(2, "half", parallel=True) as half, program.loop(used, "row") as row:
+        program.store(out, row * COLUMNS + half * 4, load(source, row * COLUMNS + half * 4, 4), 4)
+    function = trimmed(program.function(), 2, (), [ROWS])
+    values = np.arange(SIZE, dtype=np.int32)
+    assert function is not None
+    found = compiled(function)(values, number(LENGTH), number(7))
+    np.testing.assert_array_equal(found[: 7 * COLUMNS], values[: 7 * COLUMNS])
+    assert (found[7 * COLUMNS :] == UNTOUCHED).all()
+
+
+def test_blocks_of_columns() -> None:
+    """Columns that are stored in blocks, each of which contains all rows."""
+    program = Program()
+    source, out = (program.parameter(name, "int32", SIZE) for name in ("source", "out"))
+    with program.loop(SIZE // 16, "block", parallel=True) as block:
+        program.store(out, block * 16, load(source, block * 16, 16), 16)
+    function = trimmed(program.function(), 1, (), [Written((Along(16, SIZE // 16, 0, 4),))])
+    assert function is not None
+    values = np.arange(SIZE, dtype=np.int32)
+    found = compiled(function)(values, number(9))
+    np.testing.assert_array_equal(found[: 3 * 16], values[: 3 * 16])
+    assert (found[3 * 16 :] == UNTOUCHED).all()
 
 
 def test_rows_at_places_that_a_constant_states() -> None:
