@@ -1,4 +1,4 @@
-"""What depends on the length of the input in a product."""
+"""Tests of how a group of operators depends on the length of the input."""
 
 from __future__ import annotations
 
