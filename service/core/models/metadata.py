@@ -199,7 +199,7 @@ class ModelMetadata:
             "standardize": self.standardize,
             "columns": list(self.columns),
         }
-        return {name: value for name, value in members.items() if value}
+        return {name: value for name, value in members.items() if value or value is False}
 
     def to_text(self) -> str:
         """Returns the members as JSON text; empty if none is set."""

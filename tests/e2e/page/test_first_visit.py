@@ -86,11 +86,11 @@ def test_the_form_describes_sounds_and_tables(page: Page, served: Served) -> Non
     page.get_by_label("Shift and scale a sound").select_option("no")
     page.get_by_label("Columns of a table").fill("alcohol, sugar,ph")
     program = """async () => {
-      const { metadataOf } = await import("/page/push/describe.js");
-      return metadataOf(new FormData(document.querySelector("#push form")));
+      const { queryOf } = await import("/page/push/dialog.js");
+      return Object.fromEntries(queryOf(new FormData(document.querySelector("#push form")), "m"));
     }"""
-    columns = ["alcohol", "sugar", "ph"]
-    assert page.evaluate(program) == {"sampling_rate": 16000, "standardize": False, "columns": columns}
+    described = {"sampling_rate": "16000", "standardize": "false", "columns": "alcohol, sugar,ph"}
+    assert page.evaluate(program) == {"name": "m", "target": "host", **described}
 
 
 def test_builds_have_a_chart_of_their_durations(page: Page, served: Served) -> None:

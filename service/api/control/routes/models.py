@@ -34,6 +34,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize, parse_numbers
 from service.core.models.model import ModelVersion
+from service.core.models.sound import MAX_RATE, MIN_RATE
 from service.core.models.task import Task
 from service.core.models.text import MAX_TOKENS, TextProcessing, parse_pooling
 from service.core.target import Target
@@ -41,6 +42,7 @@ from service.workers.inference.states import VersionStatus, version_statuses
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
 
+_MOST_NAMES = 4000  # characters of labels or columns in a query: most servers and proxies refuse URLs of 8 KB
 _BINARY = {"type": "string", "format": "binary"}
 _FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
 _FILE_BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart/form-data": {"schema": _FORM}}}
@@ -119,6 +121,28 @@ async def push(
         Query(max_length=200, description="For a folder: the variant, such as `quantized`; the best one by default."),
     ] = "",
     task: Annotated[Task | None, Query(description="The task of the model.")] = None,
+    labels: Annotated[
+        str,
+        Query(
+            max_length=_MOST_NAMES,
+            description="The labels of the classes, separated by commas. More labels, and labels with commas, are set "
+            "by `PATCH` of the version.",
+        ),
+    ] = "",
+    columns: Annotated[
+        str,
+        Query(
+            max_length=_MOST_NAMES,
+            description="The names of the features of a model of rows, in order, separated by commas.",
+        ),
+    ] = "",
+    sampling_rate: Annotated[
+        int | None,
+        Query(ge=MIN_RATE, le=MAX_RATE, description="The number of samples of a waveform in a second."),
+    ] = None,
+    standardize: Annotated[
+        bool | None, Query(description="Whether a waveform is shifted and scaled to mean 0 and variance 1.")
+    ] = None,
     pooling: Annotated[
         str, Query(max_length=100, description="How the vectors of the tokens become one vector, such as `mean`.")
     ] = "",
@@ -145,7 +169,18 @@ async def push(
     ways = parse_pooling(pooling) if pooling else ()
     text = TextProcessing(max_length=max_length, pooling=ways, normalize=normalize)
     numbers = parse_numbers(mean), parse_numbers(std)
-    metadata = ModelMetadata(mean=numbers[0], std=numbers[1], resize=resize, layout=layout, task=task, text=text)
+    metadata = ModelMetadata(
+        labels=_names(labels),
+        mean=numbers[0],
+        std=numbers[1],
+        resize=resize,
+        layout=layout,
+        task=task,
+        text=text,
+        columns=_names(columns),
+        sampling_rate=sampling_rate,
+        standardize=standardize,
+    )
     resolved = submission.resolve_targets(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -170,6 +205,11 @@ async def push(
         return answer.model_copy(update={"published": wire.PublishedFolder(**found.found.to_json())})
 
     return await run_in_threadpool(record)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Returns the names in a list that is separated by commas."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 @router.get("", summary="List the models", response_model=wire.Models)

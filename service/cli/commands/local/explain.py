@@ -236,6 +236,11 @@ def _notes(explanation: Explanation) -> Iterator[Text]:
         yield Text(
             f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python."
         )
+        if explanation.seconds:
+            slowest = max(explanation.layers, key=lambda layer: layer.seconds)
+            share = slowest.seconds / explanation.seconds
+            took = duration(slowest.seconds)
+            yield Text(f"The slowest layer is {_short(slowest.name)}: {took}, {share:.1%} of the time of all layers.")
     yield Text(f"{_counted(kernels['reorders'], 'reorder')} into and out of the kernels' layout.")
     if explanation.warning:
         yield Text(f"{explanation.warning[0].upper()}{explanation.warning[1:]}.", style="yellow")

@@ -75,6 +75,8 @@ def models(
             about = version["format"], _size(version["size_bytes"]), _ago(version["created_at"]), version["source"]
             table.add(f"{version['name']}:{version['version']}", _version_state(version), aliases, *about)
         output.show(table, *_reasons(listed), *_metadata(listed))
+        if model:
+            output.show(*(Text(f"{client.server}/#/models/{each['name']}/{each['version']}") for each in listed))
         if held := client.quarantine():
             show_quarantine(output, held, server)
 

@@ -52,6 +52,20 @@ def test_a_version_describes_the_pushed_file(plane: ControlPlane) -> None:
     assert plane.client.get(version["url"]).json() == version
 
 
+def test_a_push_describes_the_version(plane: ControlPlane) -> None:
+    plane.push(labels="cat, dog", columns="a,b", sampling_rate=16000, standardize="false")
+    metadata = plane.client.get("/api/v1/models/digits/versions/1").json()["metadata"]
+    described = {name: metadata[name] for name in ("labels", "columns", "sampling_rate", "standardize")}
+    columns = ["a", "b"]
+    assert described == {"labels": ["cat", "dog"], "columns": columns, "sampling_rate": 16000, "standardize": False}
+
+
+@pytest.mark.parametrize("query", [{"columns": "a,a"}, {"sampling_rate": 1}, {"labels": "x" * 4001}])
+def test_a_wrong_description_is_refused(plane: ControlPlane, query: dict[str, Any]) -> None:
+    assert plane.push(**query).status_code in (400, 422)
+    assert plane.client.get("/api/v1/models").json()["models"] == []
+
+
 def test_a_version_has_a_signature_after_its_build(plane: ControlPlane) -> None:
     plane.push()
     assert plane.client.get("/api/v1/models/digits/versions/1").json()["facts"] is None

@@ -70,6 +70,10 @@ def test_a_layer_without_a_kernel_shows_the_reason_and_the_called_code(lines: li
     assert [text.split() for text in lines[index + 1 : index + 3]] == [["exp", "2.00", "µs"], ["sum", "3.00", "µs"]]
 
 
+def test_the_slowest_layer_is_named(lines: list[str]) -> None:
+    assert "The slowest layer is block/Relu: 100 µs, 94.3% of the time of all layers." in lines
+
+
 def test_families_add_up(lines: list[str]) -> None:
     conv = [text for text in lines if text.startswith("conv ")]
     assert conv[0].split() == ["conv", "1", "50.0", "k", "100", "µs", "0.5", "50.0", "%", "94.3%"]

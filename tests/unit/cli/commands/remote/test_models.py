@@ -1,4 +1,4 @@
-"""Tests of `octet builds` on a server's builds."""
+"""Tests of `octet models` and `octet builds` on a server's models and builds."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ def build(plane: ControlPlane) -> str:
 
 def builds(server: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["builds", *arguments, "--server", server])
+
+
+def test_a_model_is_shown_with_the_address_of_its_page(server: str, build: str) -> None:
+    shown = CliRunner().invoke(app, ["models", "digits:1", "--server", server]).stdout
+    assert shown.splitlines()[-1] == f"{server}/#/models/digits/1"
 
 
 def test_short_ids_are_shown_and_accepted(server: str, build: str) -> None:

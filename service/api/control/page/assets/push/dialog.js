@@ -10,7 +10,7 @@ import { Dialog } from "../parts/dialog.js";
 import { DropArea, FileField, nameOf } from "../parts/files.js";
 import { chosenFolder, packedFolder } from "../parts/folder.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { describe, metadataOf } from "./describe.js";
+import { describe } from "./describe.js";
 import { Options } from "./options.js";
 
 const BODY = { "Content-Type": "application/octet-stream" };
@@ -43,7 +43,7 @@ export function PushDialog({ files, onClose }) {
       const query = queryOf(fields, name);
       const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: BODY });
       addBuild(build);
-      await describe(build, labels, tokenizer, metadataOf(fields));
+      await describe(build, labels, tokenizer);
       announce(`${build.model} is version ${build.version}.`);
       go(...destination(build));
     } catch (error) {
@@ -79,9 +79,9 @@ export function PushDialog({ files, onClose }) {
 }
 
 /** Returns the options of the upload; empty fields are left out. */
-function queryOf(fields, name) {
+export function queryOf(fields, name) {
   const query = new URLSearchParams({ name });
-  for (const member of ["target", "numerics", "batch", "tune", "input_shape", "fix", "mean", "std", "resize", "layout", "variant", "task", "pooling", "normalize", "max_length"]) {
+  for (const member of ["target", "numerics", "batch", "tune", "input_shape", "fix", "mean", "std", "resize", "layout", "variant", "task", "pooling", "normalize", "max_length", "sampling_rate", "standardize", "columns"]) {
     if (fields.get(member)) query.set(member, fields.get(member));
   }
   if (fields.has("accept_differences")) query.set("accept_differences", "true");
