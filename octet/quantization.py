@@ -29,6 +29,8 @@ def quantize(
     *,
     data: str | Path | Iterable[Array | Mapping[str, Array]] | None = None,
     labels: str | Path | Sequence[int | str] | Mapping[str, int | str] | None = None,
+    held_out: str | Path | Iterable[Array | Mapping[str, Array]] | None = None,
+    held_out_labels: str | Path | Sequence[int | str] | Mapping[str, int | str] | None = None,
     samples: int = 256,
     method: str = "minmax",
     activations: str = "uint8",
@@ -74,6 +76,9 @@ def quantize(
         labels: the classes of the inputs, to measure accuracy: a CSV file with lines of `file,class` for pictures or
             of `class` for arrays; or a mapping from pictures to classes, or a sequence of the classes of arrays.
         samples: the most inputs that are used.
+        held_out: other inputs, in a form of `data`. The loss of accuracy is then measured on all of these instead of
+            the calibration inputs, which the ranges were fitted to.
+        held_out_labels: the classes of these inputs, in a form of `labels`.
         method: how ranges are chosen: `minmax`, `moving-average`, `percentile`, `mse`, `kl` or `power-of-two`.
         activations: the type of activations, `uint8` or `int8`. Weights are int8.
         keep, wide, bfloat16: the names of the outputs of operators that stay in float, that get 16-bit activations and
@@ -146,6 +151,8 @@ def quantize(
             progress,
             data=data,
             labels=labels,
+            held_out=held_out,
+            held_out_labels=held_out_labels,
             input_shape=input_shape,
             fixed=check_fixed(fix or {}),
             member=member,

@@ -17,7 +17,7 @@ from service.compiler.messages.checking import ArtifactFiles
 from service.compiler.messages.role import Empty, Request, Result, Role
 from service.compiler.sandbox import Report
 from service.core.builds.build import Stage
-from service.core.builds.quantization import QuantizationOptions
+from service.core.builds.quantization import MOST_SAMPLES, QuantizationOptions
 from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.quantize.calibration.data import Data, labels_of
@@ -53,8 +53,11 @@ def _with_inputs(model: bytes, request: QuantizeRequest, progress: _ProgressLog)
     """Quantizes with a calibration set. Returns the quantized file, and the report's fields."""
     progress.enter(Stage.CALIBRATE)
     requested = request.options
-    data = Data(request.data, requested.metadata.over(_preprocessing_of(model)), requested.samples)
+    preprocessing = requested.metadata.over(_preprocessing_of(model))
+    data = Data(request.data, preprocessing, requested.samples)
     labels = _labels(data, request.labels)
+    held_out = None if request.held_out is None else Data(request.held_out, preprocessing, MOST_SAMPLES)
+    held_out_labels = [] if held_out is None else _labels(held_out, request.held_out_labels)
     _WORK.mkdir()
     session = CalibrationSession(_WORK, _ParentMachine(request.made, progress), tick=progress.tick)
     options = _options_of(requested)
@@ -66,8 +69,16 @@ def _with_inputs(model: bytes, request: QuantizeRequest, progress: _ProgressLog)
         options, costs = choose_mixture(calibration, session, options, requested, labels)
     progress.enter(Stage.MEASURE)
     quantized = calibration.quantize(options)
-    measured = calibration.measure(quantized, labels)
-    return quantized.file, {**describe(requested, options, quantized, measured), **costs}
+    if held_out is None:
+        measured = calibration.measure(quantized, labels)
+        return quantized.file, {**describe(requested, options, quantized, measured), **costs}
+    measured = calibration.measure(quantized, held_out_labels, held_out)
+    return quantized.file, {
+        **describe(requested, options, quantized, measured),
+        "inputs": data.length(),
+        "held_out": {"data": held_out.path.name, "inputs": len(measured.answers)},
+        **costs,
+    }
 
 
 def _labels(data: Data, file: Path | None) -> list[int | None]:

@@ -15,7 +15,7 @@ from service.compiler.sandbox.policy import unlimited
 from service.core.builds.build import Progress
 from service.core.builds.fixed import Fixed
 from service.core.builds.options import parse_open_shapes, shapes_of, with_sizes
-from service.core.builds.quantization import QuantizationOptions
+from service.core.builds.quantization import MOST_SAMPLES, QuantizationOptions
 from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.settings import Settings
@@ -39,6 +39,8 @@ def quantize_to(
     *,
     data: Inputs | None = None,
     labels: Labels | None = None,
+    held_out: Inputs | None = None,
+    held_out_labels: Labels | None = None,
     input_shape: str = "",
     fixed: Fixed | None = None,
     member: str = "",
@@ -50,6 +52,8 @@ def quantize_to(
         file: the model, and for ONNX the files beside it that contain its weights.
         data: the calibration inputs; None if the options need none.
         labels: the class of each input; None if it is unknown.
+        held_out: other inputs, on which the loss of accuracy is measured; None to measure it on `data`.
+        held_out_labels: the class of each of them; None if it is unknown.
         input_shape: the shapes of inputs that the model leaves open, in the form of `octet compile --input-shape`.
         fixed: the values of inputs that become constants. The result does not have these inputs.
         member, signature: the part of a TFLite file or a bundle, as for `upload_of`.
@@ -60,18 +64,45 @@ def quantize_to(
     options.check(data is not None)
     if labels is not None and data is None:
         raise InvalidInput("labels need the inputs that they belong to", hint="pass the calibration inputs too")
+    check_held_out(data, held_out, held_out_labels)
     require_folder(output)
     shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
     with tempfile.TemporaryDirectory() as folder, upload_of(file, member, signature) as upload:
         inputs = None if data is None else inputs_file(data, Path(folder), options.samples)
         classes = None if labels is None else labels_file(labels, Path(folder))
+        others, other_classes = _held_out_files(held_out, held_out_labels, Path(folder))
         name = "inputs" if inputs is None else inputs.name
-        request = Request(upload.absolute(), inputs, options, classes, name, shapes, fixed or {})
+        request = Request(upload.absolute(), inputs, options, classes, others, other_classes, name, shapes, fixed or {})
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
         result = quantize(request, scratch, progress, settings, unlimited(_MOST_BYTES))
         shutil.copyfile(result.file, output)
     return result.report
+
+
+def check_held_out(data: Inputs | None, held_out: Inputs | None, labels: Labels | None) -> None:
+    """Checks that held-out inputs are given only where they can be used.
+
+    Raises:
+        InvalidInput: there are labels without inputs, or no calibration inputs, or the held-out inputs are these.
+    """
+    if labels is not None and held_out is None:
+        raise InvalidInput("labels of held-out inputs need these inputs", hint="pass the held-out inputs too")
+    if held_out is None:
+        return
+    if data is None:
+        raise InvalidInput("held-out inputs need calibration inputs", hint="pass the calibration inputs too")
+    are_paths = isinstance(held_out, str | Path) and isinstance(data, str | Path)
+    if are_paths and Path(str(held_out)).resolve() == Path(str(data)).resolve():
+        raise InvalidInput(f"{held_out} contains the calibration inputs", hint="pass other inputs than those")
+
+
+def _held_out_files(held_out: Inputs | None, labels: Labels | None, folder: Path) -> tuple[Path | None, Path | None]:
+    """Returns the paths of the held-out inputs and of their labels. Writes them to `folder` if they are in memory."""
+    own = folder / "held-out"
+    own.mkdir()
+    inputs = None if held_out is None else inputs_file(held_out, own, MOST_SAMPLES)
+    return inputs, None if labels is None else labels_file(labels, own)
 
 
 def require_folder(file: Path) -> None:

@@ -22,6 +22,8 @@ class QuantizeRequest(Message):
         model: a float model.
         data: the name of the inputs in the working directory.
         labels: a CSV file. None without labels, or if an archive of inputs contains them.
+        held_out: the path, in the working directory, of the inputs that the loss is measured on; None for `data`.
+        held_out_labels: like `labels`, for `held_out`.
         made: the directory in which the parent puts the models that the child requested.
         shapes: the shapes of inputs that the model leaves open.
         fixed: the values of inputs that become constants.
@@ -30,6 +32,8 @@ class QuantizeRequest(Message):
     model: Path
     data: Path
     labels: Path | None
+    held_out: Path | None
+    held_out_labels: Path | None
     made: Path
     options: QuantizationOptions
     shapes: Mapping[str, Sequence[int]]

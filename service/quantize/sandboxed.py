@@ -33,6 +33,7 @@ from service.quantize.messages import QUANTIZE, QUANTIZED_FILE, REPORT_FILE, Qua
 
 _MOST_BUILDS = 64  # limit for each child; a child needs up to four builds, and one for each mixture that it times
 _MOST_REPORT_BYTES = 64 << 20
+_HELD_OUT = Path("held-out")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Request:
         model: a float model in one of `formats.FORMATS`. For ONNX, it may also be an archive that contains its weights.
         data: the inputs, in a form that `quantize.calibration.data.Data` accepts; None if the options need none.
         labels: a CSV file; None if there are none, or if the archive of inputs contains them.
+        held_out: other inputs, on which the loss of accuracy is measured; None to measure it on `data`.
+        held_out_labels: like `labels`, for `held_out`.
         name: the name of the inputs in error messages.
         shapes: the shapes of inputs that the model leaves open.
         fixed: the values of inputs that become constants, so that the result does not have these inputs.
@@ -52,6 +55,8 @@ class Request:
     data: Path | None
     options: QuantizationOptions
     labels: Path | None = None
+    held_out: Path | None = None
+    held_out_labels: Path | None = None
     name: str = "inputs"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)
@@ -87,13 +92,26 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
     if request.data is not None:
         # error messages contain this name instead of the path of an upload
         (own / request.name).symlink_to(request.data)
+    held_out = None if request.held_out is None else _HELD_OUT / request.held_out.name
+    if held_out is not None and request.held_out is not None:
+        (own / _HELD_OUT).mkdir()
+        (own / held_out).symlink_to(request.held_out)
     with in_background(1) as start:
         session = _Session(request, own, made, progress, settings, start)
-        readable = [path for path in (request.model, request.data, request.labels, made) if path is not None]
+        files = (request.model, request.data, request.labels, request.held_out, request.held_out_labels, made)
+        readable = [path for path in files if path is not None]
         run_child(
             QUANTIZE.name,
             QuantizeRequest(
-                request.model, Path(request.name), request.labels, made, request.options, request.shapes, request.fixed
+                request.model,
+                Path(request.name),
+                request.labels,
+                held_out,
+                request.held_out_labels,
+                made,
+                request.options,
+                request.shapes,
+                request.fixed,
             ).to_json(),
             access=Access(readable=tuple(readable), writable=(own,)),
             limits=limits,

@@ -340,3 +340,36 @@ def test_an_old_operator_set_is_refused_before_anything_is_run(tmp_path: Path, m
     assert (status, report["error"]["code"]) == (1, "unsupported")
     assert "operator set 11" in report["error"]["message"]
     assert built == []
+
+
+def test_the_loss_is_measured_on_held_out_inputs(model: Path, tmp_path: Path) -> None:
+    images = pictures(40)
+    np.savez(tmp_path / "x.npz", image=images[:8])
+    np.savez(tmp_path / "held.npz", image=images[8:])
+    right = answers(residual_network(), images[8:]).reshape(32, -1).argmax(axis=1)
+    (tmp_path / "held.csv").write_text("\n".join(map(str, right)))
+    given = ("--data", tmp_path / "x.npz", "--validate", tmp_path / "held.npz", "--samples", 8)
+    status, report = run_quantize(model, *given, "--validate-labels", tmp_path / "held.csv")
+    assert status == 0, report
+    assert (report["inputs"], report["held_out"]) == (8, {"data": "held.npz", "inputs": 32})
+    assert report["accuracy"]["float"] == {"right": 32, "inputs": 32, "share": 1.0, "standard_error": 0.0}
+    quantized = answers((tmp_path / "network.int8.onnx").read_bytes(), images[8:]).reshape(32, -1).argmax(axis=1)
+    assert report["accuracy"]["quantized"]["right"] == (quantized == right).sum()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--validate", "x.npz"), "x.npz contains the calibration inputs"),
+        (("--validate-labels", "labels.csv"), "labels of held-out inputs need these inputs"),
+    ],
+)
+def test_held_out_inputs_are_others(
+    options: tuple[str, ...], message: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", image=pictures(4))
+    Path("labels.csv").write_text("1\n")
+    status, report = run_quantize(model, "--data", "x.npz", *options)
+    assert status == 1
+    assert message in report["error"]["message"]

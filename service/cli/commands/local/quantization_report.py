@@ -28,6 +28,10 @@ def show(output: Output, document: dict[str, Any]) -> None:
     raised = ((len(document[name]), how) for name, how in _RAISED.items())
     forms = [f"{document['quantized']} operators in integers", *(f"{count} {how}" for count, how in raised if count)]
     output.show(f"{size}; {', '.join(forms)}, by {document['method']} of {document['inputs']} inputs")
+    if held_out := document.get("held_out"):
+        output.show(f"measured on {held_out['inputs']} held-out inputs of {held_out['data']}:")
+    elif document.get("same_class") or document.get("accuracy"):
+        output.show("measured on the calibration inputs; --validate measures on others:")
     if same := document.get("same_class"):
         output.show(_line("same class", same))
     for kind, counted in document.get("accuracy", {}).items():

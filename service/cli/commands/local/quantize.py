@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.cli.commands.local.quantize_steps import (
+    live_ranges,
+    push_quantized,
+    quantize_remotely,
+    show_trial,
+    write_curve,
+)
 from service.cli.completion import complete_model
 from service.cli.configuration import load_checked
-from service.cli.connection import connect
 from service.cli.options import (
     ClassesOfInputsOption,
     DialectOption,
@@ -33,13 +37,12 @@ from service.cli.options import (
     joined_values,
     metadata_from,
 )
-from service.cli.output import Output, reporting
+from service.cli.output import reporting
 from service.cli.versions import FORM
 from service.core.builds.quantization import (
     MOST_ROUNDS,
     MOST_SAMPLES,
     LatencyBudget,
-    LiveRange,
     Method,
     QuantizationOptions,
     Raised,
@@ -49,7 +52,7 @@ from service.core.builds.quantization import (
 from service.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from service.core.models.metadata import ModelMetadata
+    pass
 
 
 _CURVES = (".json", ".svg", ".png")
@@ -193,8 +196,28 @@ def quantize(
         ),
     ] = None,
     labels: ClassesOfInputsOption = None,
+    validate: Annotated[
+        Path | None,
+        typer.Option(
+            "--validate",
+            metavar="DIR|FILE",
+            help="Measure the loss of accuracy on these held-out inputs, in a form of --data, instead of the "
+            "calibration inputs.",
+            exists=True,
+        ),
+    ] = None,
+    validate_labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--validate-labels",
+            metavar="FILE",
+            help="The classes of the inputs of --validate, in the form of --labels.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most this many inputs.")
+        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most this many inputs of --data.")
     ] = 256,
     output_file: Annotated[
         Path | None,
@@ -234,10 +257,12 @@ def quantize(
     from service.cli.stages import StageView
     from service.compiler.importers.uploads import upload_of
     from service.core.builds.fixed import parse_fixed
-    from service.quantize.local import quantize_to, require_folder
+    from service.quantize.local import check_held_out, quantize_to, require_folder
 
     if on_server and push is None:
         raise typer.BadParameter("--on-server needs the model's name: --push NAME")
+    if on_server and validate is not None:
+        raise typer.BadParameter("--validate measures on this machine, so it cannot be combined with --on-server")
     if on_server and from_live is not None:
         raise typer.BadParameter("--from-live quantizes on this machine, so it cannot be combined with --on-server")
     with reporting(as_json) as output:
@@ -265,7 +290,7 @@ def quantize(
             dynamic=dynamic,
             weights=weight_bits,
             block=block,
-            live=() if from_live is None else _live_ranges(output, from_live, server, key),
+            live=() if from_live is None else live_ranges(output, from_live, server, key),
         )
         options.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
@@ -280,10 +305,11 @@ def quantize(
                 require_folder(file_to_write)
         if labels is not None and data is None:
             raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
+        check_held_out(data, validate, validate_labels)
         if on_server and push:
             with upload_of(file, member, signature) as upload:
                 inputs = {"input_shape": shapes, "fix": joined_values(fix)}
-                document = _on_server(upload, push, data, labels, options, inputs, target, output, server, key)
+                document = quantize_remotely(upload, push, data, labels, options, inputs, target, output, server, key)
         else:
             with StageView(output.progress) as view:
                 report = quantize_to(
@@ -294,6 +320,8 @@ def quantize(
                     view,
                     data=data,
                     labels=labels,
+                    held_out=validate,
+                    held_out_labels=validate_labels,
                     input_shape=shapes,
                     fixed=fixed,
                     member=member,
@@ -302,89 +330,15 @@ def quantize(
                 view.finish(time.monotonic())
             document = {"output": str(target), **report}
         if curve_file is not None:
-            _write_curve(curve_file, document["sensitivity"]["curve"])
+            write_curve(curve_file, document["sensitivity"]["curve"])
         if not as_json:
             show(output, document)
         if push and not on_server:
             left = joined_shapes([each for each in input_shape or [] if each.rpartition("=")[0].strip() not in fixed])
-            document["pushed"] = _push(output, target, push, server, key, left, metadata)
+            document["pushed"] = push_quantized(output, target, push, server, key, left, metadata)
             if from_live is not None and not as_json:
-                _show_trial(output, push, document["pushed"]["build"])
+                show_trial(output, push, document["pushed"]["build"])
         if as_json:
             output.document(document)
         elif not push:
             output.next_command(f"octet push {shlex.quote(str(target))}")
-
-
-def _live_ranges(output: Output, model: str, server: str | None, key: str | None) -> tuple[LiveRange, ...]:
-    """Returns the ranges that live requests of a model need, and prints them.
-
-    Raises:
-        InvalidInput: nothing was counted, or live data does not leave a range.
-    """
-    from service.cli.live import fetch_proposal
-
-    with connect(server, key) as client:
-        proposal = fetch_proposal(client, model)
-    for tensor, (low, high) in proposal.proposed.items():
-        stored_low, stored_high = proposal.stored[tensor]
-        output.note(f"{tensor}: {stored_low:.4g} to {stored_high:.4g} becomes at least {low:.4g} to {high:.4g}")
-    return proposal.ranges
-
-
-def _show_trial(output: Output, name: str, build: dict[str, Any]) -> None:
-    """Prints the commands that try the new version on a share of the requests."""
-    version = next(each["version"] for each in build["models"] if each["name"] == name)
-    output.next_command(f"octet promote {shlex.quote(name)}:{version} --percent 10")
-    output.next_command(f"octet saturation {shlex.quote(name)}:{version}")
-
-
-def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
-    from service.quantize.search import plot
-    from service.quantize.search.sensitivity import Point
-
-    points = [Point.from_json(each) for each in curve]
-    match file.suffix:
-        case ".json":
-            file.write_text(json.dumps(curve, indent=2) + "\n", encoding="utf-8")
-        case ".svg":
-            file.write_text(plot.svg(points), encoding="utf-8")
-        case _:
-            file.write_bytes(plot.png(points))
-
-
-def _on_server(
-    upload: Path,
-    name: str,
-    data: Path | None,
-    labels: Path | None,
-    options: QuantizationOptions,
-    inputs: Mapping[str, str],
-    target: Path,
-    output: Output,
-    server: str | None,
-    key: str | None,
-) -> dict[str, Any]:
-    from service.cli.commands.remote.quantize_on_server import quantize_on_server
-    from service.cli.reports import summary
-
-    with connect(server, key) as client:
-        document = quantize_on_server(client, upload, name, data, labels, options, inputs, target, output)
-    if not output.as_json:
-        output.show(f"{name} version {document['version']}", summary(document["reports"]))
-    return document
-
-
-def _push(
-    output: Output, file: Path, name: str, server: str | None, key: str | None, shape: str, metadata: ModelMetadata
-) -> dict[str, Any]:
-    from service.cli.published import Description
-    from service.cli.pushing import push_model
-    from service.cli.reports import summary
-
-    options = {"input_shape": shape} if shape else {}
-    with connect(server, key) as client:
-        pushed = push_model(client, file, name, "host", None, output, options, described=Description(metadata))
-    if not output.as_json:
-        output.show(f"{name} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
-    return pushed

@@ -36,7 +36,8 @@ def test_the_sizes_the_layers_and_the_accuracy_are_shown(capsys: pytest.CaptureF
         "m.int8.onnx: 1,000 bytes, 4.00 times smaller than the float model as ONNX (4,000 bytes); "
         "7 operators in integers, 1 of 16x8, 2 kept in float, by minmax of 16 inputs"
     )
-    assert lines[1] == "same class 12 of 16: 75.0 % (standard error 10.8)"
+    assert lines[1] == "measured on the calibration inputs; --validate measures on others:"
+    assert lines[2] == "same class 12 of 16: 75.0 % (standard error 10.8)"
     assert lines[-1] == "in float 2 Resize: cubic"
 
 
@@ -77,3 +78,8 @@ def test_the_result_of_a_latency_budget_is_explained(
     lines = show_lines(REPORT | {"sensitivity": costs}, capsys)
     assert "1 0 1.0 % 30.0 dB 4.50 ms" in lines
     assert any(line.endswith(note) for line in lines)
+
+
+def test_held_out_inputs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = show_lines(REPORT | {"held_out": {"data": "test", "inputs": 500}}, capsys)
+    assert lines[1] == "measured on 500 held-out inputs of test:"
