@@ -26,6 +26,7 @@ from PIL import Image
 
 from scripts.certificates import make_certificate
 from tests.support import dialects
+from tests.support.documented_models import provide_models
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -140,6 +141,7 @@ def provide(folder: Path) -> None:
     (folder / "vad.onnx").write_bytes(_onnx_of_voice())
     (folder / "wine.onnx").write_bytes(_onnx_of_rows())
     (folder / "wine.csv").write_text("id,ph,alcohol,sugar\n1,3.3,9.4,1.9\n2,3.2,9.8,2.6\n3,3.1,11.2,1.7\n")
+    provide_models(folder)
     make_certificate(folder)  # cert.pem and key.pem
 
 
