@@ -178,7 +178,9 @@ class Answers:
                         return await self._texts.tokenize(question, data, descriptor)
                     return await self._tokenized(question, data, descriptor)
             raise NotImplementedError(question["kind"])
-        except Exception as exception:
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as exception:  # a panic of Rust code is not an `Exception`
             return {"problem": _problem(exception)}, b""
 
     async def _decoded(self, question: Members, data: bytes) -> bytes:
@@ -266,7 +268,7 @@ def _decode(
     return decode(picture, spec, metadata, is_withdrawn=progress, most_pixels=most).tobytes()
 
 
-def _problem(exception: Exception) -> Members:
+def _problem(exception: BaseException) -> Members:
     """Returns the members of a problem document (RFC 9457) that the data plane does not know."""
     match exception:
         case Endless():

@@ -243,7 +243,7 @@ class PictureQueue:
         self._start()
         await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture
         progress = waiting.progress = Progress(limit_s)
-        work = loop.run_in_executor(self._executor, decode, progress)
+        work = loop.run_in_executor(self._executor, _decoded, decode, progress)
         has_failed = self._decoding[waiting] = loop.create_future()
         try:
             await asyncio.wait([work, has_failed], return_when=asyncio.FIRST_COMPLETED)
@@ -287,6 +287,13 @@ class PictureQueue:
         self._size_of(picture).end(picture)
         self._decoding.pop(picture, None)
         self._start()
+
+
+def _decoded(decode: Decode, progress: Progress) -> bytes:
+    try:
+        return decode(progress)
+    except StopIteration as error:  # which a future cannot contain, so that `run` would wait forever
+        raise RuntimeError("the work raised StopIteration") from error
 
 
 def _retrieve(work: asyncio.Future[bytes]) -> None:

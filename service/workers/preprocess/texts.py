@@ -281,7 +281,13 @@ def _truncated(encoding: Encoding, most: int, processing: TextProcessing, is_pai
     if len(encoding) <= most:
         return Encoded(encoding.ids, encoding.type_ids, offsets)
     counts = [owners.count(0), owners.count(1)]
-    most_of_texts = max(0, most - (len(owners) - sum(counts)))
+    most_of_texts = most - (len(owners) - sum(counts))
+    if most_of_texts < 0:
+        raise InvalidInput(
+            f"the model's tokenizer adds {len(owners) - sum(counts)} special tokens to each text, but the model takes "
+            f"{most} tokens",
+            hint="use a model that takes more tokens, or upload another tokenizer.json",
+        )
     kept = _shares(counts, most_of_texts, processing.truncation if is_pair else None)
     if processing.truncation_side is Side.LEFT:
         bounds = [(count - share, count) for count, share in zip(counts, kept, strict=True)]

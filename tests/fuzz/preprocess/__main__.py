@@ -31,7 +31,7 @@ from tests.fuzz.preprocess.target import TEXT, Target, target
 
 _PARTS = ("tokenizers", "texts", "pictures", "folders")
 _REFUSALS = (200, 400, 413, 415, 422, 429, 503, 504)
-_MEMORY_BYTES = 3 << 30
+_MEMORY_BYTES = 4 << 30  # the address space of a text process is limited to 3.3 GB on two cores
 _CASES_OF_SERVER = 200  # after so many cases a new server is started, because models stay loaded
 
 

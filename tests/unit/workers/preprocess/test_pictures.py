@@ -211,6 +211,14 @@ async def test_work_that_exceeds_its_limit_fails() -> None:
     assert not queue.fail_overdue()
 
 
+async def test_an_exception_that_a_future_cannot_contain_fails_the_work() -> None:
+    def decode(_: Progress) -> bytes:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(PictureQueue().run("10.0.0.1", 1, decode), GIVE_UP_S)
+
+
 async def test_addresses_of_one_ipv6_network_are_one_client() -> None:
     async with pictures() as service:
         await service.send("running", "2001:db8::1", LARGE)

@@ -79,6 +79,11 @@ def test_a_long_text_is_truncated_before_its_last_special_token() -> None:
     assert (found.tokens, found.truncated) == ([8], [0])
 
 
+def test_more_special_tokens_than_the_model_takes_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="adds 2 special tokens to each text, but the model takes 1 tokens"):
+        tokens(["fox"], processing=TextProcessing(max_length=1))
+
+
 def test_max_length_truncates_earlier_than_the_shape() -> None:
     found = tokens(["the quick brown fox", "fox"], batches=2, processing=TextProcessing(max_length=4))
     assert rows(found)[0] == [[2, 4, 5, 3, 0, 0, 0, 0], [2, 7, 3, 0, 0, 0, 0, 0]]
