@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.compiler.importers.onnx.file.wire import Budget, Field, Wire, fields
-from service.core.errors import InvalidInput, MalformedModel, Unsupported
+from service.core.errors import InvalidInput, MalformedModel
 from service.core.printable import printable
 
-UNIGRAM = 1
+UNIGRAM, PAIRS = 1, 2  # TrainerSpec.ModelType
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # ModelProto.SentencePiece.Type
 _MOST_PIECES = 1 << 20
 # Fields of ModelProto, SentencePiece, TrainerSpec and NormalizerSpec.
@@ -34,12 +34,14 @@ class SentencePieceModel:
     Attributes:
         pieces: the vocabulary; the index of a piece is its id.
         unk_id: the id of unknown pieces.
+        type: `UNIGRAM`, `PAIRS` (BPE), or another type that Octet does not convert.
         has_byte_fallback: true if unknown characters become pieces of their bytes.
         characters_map: the compiled normalization of characters; empty for none.
     """
 
     pieces: Sequence[Piece]
     unk_id: int
+    type: int
     has_byte_fallback: bool
     characters_map: bytes
 
@@ -52,7 +54,6 @@ def read_sentencepiece(data: bytes, name: str) -> SentencePieceModel:
 
     Raises:
         InvalidInput: the file is not a SentencePiece model.
-        Unsupported: the model is not a unigram model.
     """
     budget = Budget()
     try:
@@ -65,11 +66,10 @@ def read_sentencepiece(data: bytes, name: str) -> SentencePieceModel:
     unk_id, characters_map = trainer.get(_UNK_ID, 0), normalizer.get(_CHARACTERS_MAP, b"")
     if not 0 < len(pieces) <= _MOST_PIECES or not isinstance(unk_id, int) or isinstance(characters_map, int):
         raise InvalidInput(f"{printable(name)} is not a SentencePiece model: it has {len(pieces)} pieces")
-    if trainer.get(_MODEL_TYPE, UNIGRAM) != UNIGRAM:
-        raise Unsupported(
-            f"{printable(name)} is a SentencePiece model that is not a unigram model, which Octet does not convert"
-        )
-    return SentencePieceModel(pieces, unk_id, bool(trainer.get(_BYTE_FALLBACK, 0)), bytes(characters_map))
+    type_ = trainer.get(_MODEL_TYPE, UNIGRAM)
+    if not isinstance(type_, int):
+        raise InvalidInput(f"{printable(name)} is not a SentencePiece model: its type is not a number")
+    return SentencePieceModel(pieces, unk_id, type_, bool(trainer.get(_BYTE_FALLBACK, 0)), bytes(characters_map))
 
 
 def _inside(found: Sequence[Field], number: int, name: str, budget: Budget) -> Sequence[Field]:

@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.compiler.importers.published.configuration import CONFIG
 from service.compiler.importers.published.files import Folder
 from service.compiler.importers.published.sentencepiece import (
     CONTROL,
+    UNIGRAM,
     USER_DEFINED,
     SentencePieceModel,
     read_sentencepiece,
 )
-from service.compiler.importers.published.texts import SPECIAL_TOKENS, TOKENIZER_CONFIG
+from service.compiler.importers.published.special_tokens import tokenizer_settings
+from service.compiler.importers.published.texts import TOKENIZER_CONFIG
 from service.core.errors import InvalidInput, Unsupported
 from service.core.models.text import MAX_TOKENIZER_BYTES
 from service.core.printable import printable
 
-FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 _MOST_EXTRA = 1000
 _PURPOSES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -60,7 +60,7 @@ def _deberta(package: Any, model: SentencePieceModel, settings: Settings) -> lis
 
 
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """The rules of a class of transformers.
 
     Attributes:
@@ -107,8 +107,8 @@ _ALBERT: Names = {
 }
 _CLS_SEP = ("{cls_token}:0 $A:0 {sep_token}:0", "{cls_token}:0 $A:0 {sep_token}:0 $B:1 {sep_token}:1")
 _BOS_EOS = ("{bos_token}:0 $A:0 {eos_token}:0", "{bos_token}:0 $A:0 {eos_token}:0 {eos_token}:0 $B:0 {eos_token}:0")
-_FAMILIES: Mapping[str, _Family] = {
-    "XLMRobertaTokenizer": _Family(
+FAMILIES: Mapping[str, Family] = {
+    "XLMRobertaTokenizer": Family(
         _FAIRSEQ,
         *_BOS_EOS,
         first=("{bos_token}", "{pad_token}", "{eos_token}", "{unk_token}"),
@@ -116,7 +116,7 @@ _FAMILIES: Mapping[str, _Family] = {
         last=("{mask_token}",),
         unk_index=3,
     ),
-    "CamembertTokenizer": _Family(
+    "CamembertTokenizer": Family(
         _FAIRSEQ,
         *_BOS_EOS,
         first=("<s>NOTUSED", "{pad_token}", "</s>NOTUSED", "{unk_token}", "<unk>NOTUSED"),
@@ -125,22 +125,22 @@ _FAMILIES: Mapping[str, _Family] = {
         unk_index=3,
         mask_strips=True,
     ),
-    "AlbertTokenizer": _Family(
+    "AlbertTokenizer": Family(
         _ALBERT, *_CLS_SEP, unk_index=1, normalizers=_unaccented(keeps_accents=False, lowercases=True)
     ),
-    "T5Tokenizer": _Family(
+    "T5Tokenizer": Family(
         {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
         "$A:0 {eos_token}:0",
         "$A:0 {eos_token}:0 $B:0 {eos_token}:0",
         unk_index=2,
     ),
-    "DebertaV2Tokenizer": _Family(
+    "DebertaV2Tokenizer": Family(
         {**_ALBERT, "unk_token": "[UNK]", "pad_token": "[PAD]"},
         *_CLS_SEP,
         normalizers=_deberta,
         splits=False,
     ),
-    "XLNetTokenizer": _Family(
+    "XLNetTokenizer": Family(
         {**_FAIRSEQ, "sep_token": "<sep>", "cls_token": "<cls>"},
         "$A:0 {sep_token}:0 {cls_token}:2",
         "$A:0 {sep_token}:0 $B:1 {sep_token}:1 {cls_token}:2",
@@ -148,34 +148,30 @@ _FAMILIES: Mapping[str, _Family] = {
         mask_strips=True,
     ),
 }
-# The class of models whose settings do not name one, by `model_type` in config.json.
-_CLASSES: Mapping[str, str] = {
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "xlm-roberta-xl": "XLMRobertaTokenizer",
-    "camembert": "CamembertTokenizer",
-    "albert": "AlbertTokenizer",
-    "t5": "T5Tokenizer",
-    "deberta-v2": "DebertaV2Tokenizer",
-    "xlnet": "XLNetTokenizer",
-}
 
 
-def build_unigram(package: Any, folder: Folder, file: str) -> Any:
+def build_unigram(package: Any, folder: Folder, file: str, class_name: str) -> Any:
     """Returns the tokenizer of a SentencePiece model.
 
     Args:
         package: the package `tokenizers`.
+        class_name: the class of transformers that reads the file; empty if unknown.
 
     Raises:
         InvalidInput: the file is damaged.
         Unsupported: the model's class has other rules, or the model is not a unigram model.
     """
-    settings = {**folder.json(SPECIAL_TOKENS), **folder.json(TOKENIZER_CONFIG)}
-    family = _family(folder, settings, file)
+    settings = tokenizer_settings(folder)
+    family = FAMILIES.get(class_name)
+    if family is None:
+        what = f"of {printable(class_name)}" if class_name else "of an unknown class"
+        raise Unsupported(f"the folder contains {file} {what}, but Octet reads tokenizer.json")
     model = read_sentencepiece(folder.read(file, MAX_TOKENIZER_BYTES), file)
+    if model.type != UNIGRAM:
+        raise Unsupported(f"{printable(file)} of {class_name} is not a unigram model, so Octet does not convert it")
     if model.has_byte_fallback:
         raise Unsupported(f"{file} converts unknown characters to bytes, which Octet does not convert")
-    names = {purpose: _content(settings.get(purpose)) or name for purpose, name in family.names.items()}
+    names = {purpose: content_of(settings.get(purpose)) or name for purpose, name in family.names.items()}
     vocabulary = _vocabulary(family, model, names, settings)
     indices: dict[str, int] = {}
     for index, (text, _) in enumerate(vocabulary):
@@ -193,7 +189,7 @@ def build_unigram(package: Any, folder: Folder, file: str) -> Any:
         tokenizer.pre_tokenizer = split.Sequence([split.Punctuation(behavior="isolated"), spaces])
     else:
         tokenizer.pre_tokenizer = spaces
-    _add_tokens(package, tokenizer, family, model, names, settings)
+    add_tokens(package, tokenizer, family, model, names, settings)
     used = {purpose: name for purpose, name in names.items() if f"{{{purpose}}}" in family.pair}
     tokenizer.post_processor = package.processors.TemplateProcessing(
         single=family.single.format(**names),
@@ -203,17 +199,7 @@ def build_unigram(package: Any, folder: Folder, file: str) -> Any:
     return tokenizer
 
 
-def _family(folder: Folder, settings: Settings, file: str) -> _Family:
-    named = settings.get("tokenizer_class")
-    named = named if isinstance(named, str) else _CLASSES.get(str(folder.json(CONFIG).get("model_type")))
-    family = _FAMILIES.get(str(named).removesuffix("Fast"))
-    if family is None:
-        what = f"of {printable(named)}" if isinstance(named, str) else "of an unknown class"
-        raise Unsupported(f"the folder contains {file} {what}, but Octet reads tokenizer.json")
-    return family
-
-
-def _vocabulary(family: _Family, model: SentencePieceModel, names: Names, settings: Settings) -> Vocabulary:
+def _vocabulary(family: Family, model: SentencePieceModel, names: Names, settings: Settings) -> Vocabulary:
     first = [(text.format(**names), 0.0) for text in family.first]
     last = [(text.format(**names), 0.0) for text in family.last]
     pieces = [(piece.text, piece.score) for piece in model.pieces[family.skips :]]
@@ -222,7 +208,7 @@ def _vocabulary(family: _Family, model: SentencePieceModel, names: Names, settin
     return [*first, *pieces, *last, *((text, 0.0) for text in _extra(family, settings))]
 
 
-def _extra(family: _Family, settings: Settings) -> list[str]:
+def _extra(family: Family, settings: Settings) -> list[str]:
     """Returns the sentinel tokens of T5, the last one first."""
     if "bos_token" in family.names:
         return []
@@ -232,15 +218,15 @@ def _extra(family: _Family, settings: Settings) -> list[str]:
     return [f"<extra_id_{index}>" for index in reversed(range(count))]
 
 
-def _add_tokens(
-    package: Any, tokenizer: Any, family: _Family, model: SentencePieceModel, names: Names, settings: Settings
+def add_tokens(
+    package: Any, tokenizer: Any, family: Family, model: SentencePieceModel, names: Names, settings: Settings
 ) -> None:
     """Adds the tokens that are recognized in a text: those that the settings list, the special ones, and those that the
     SentencePiece model defines.
     """
     decoder = settings.get("added_tokens_decoder")
     listed = decoder.values() if isinstance(decoder, dict) else ()
-    added = {token["content"]: token for token in listed if isinstance(token, dict) and _content(token)}
+    added = {token["content"]: token for token in listed if isinstance(token, dict) and content_of(token)}
     for purpose in _PURPOSES:
         if purpose in names:
             strips = family.mask_strips and purpose == "mask_token"
@@ -258,6 +244,6 @@ def _add_tokens(
         (tokenizer.add_special_tokens if is_special else tokenizer.add_tokens)([token])
 
 
-def _content(token: Any) -> str | None:
+def content_of(token: Any) -> str | None:
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) and found else None

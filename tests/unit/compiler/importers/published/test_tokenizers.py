@@ -10,7 +10,7 @@ import pytest
 
 from service.compiler.importers.published.tokenizers import read_tokenizer
 from service.core.errors import InvalidInput, Unsupported
-from tests.support.published_model import TOKENIZER, write
+from tests.support.published_model import TOKENIZER, sentencepiece, write
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "\u00a0", "é"]
 BYTES = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "\u0120", "ab", "\u0120ab"]
@@ -49,6 +49,84 @@ def test_the_vocabulary_of_roberta_becomes_a_tokenizer(tmp_path: Path) -> None:
     data, _ = read_tokenizer(write(tmp_path, {"vocab.json": vocabulary, "merges.txt": merges}))
     encoded = tokenizers.Tokenizer.from_str(data.decode()).encode("ab ab <mask>", "a")
     assert encoded.ids == [0, 8, 9, 4, 2, 2, 5, 2]
+
+
+MERGED = ["<|startoftext|>", "<|endoftext|>", "a", "b", "\u0120", "ab", "\u0120ab", "a</w>", "b</w>", "ab</w>"]
+LLAMA = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]
+GEMMA = [("<pad>", 0.0, 3), ("<eos>", 0.0, 3), ("<bos>", 0.0, 3), ("<unk>", 0.0, 2)]
+PAIRS = [*((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)), ("\u2581a", -1.0, 1), ("ab", -2.0, 1)]
+PAIRS += [("\u2581ab", -3.0, 1), ("\u2581", -9.0, 1), ("a", -10.0, 1), ("b", -11.0, 1)]
+LEGACY = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_eos_token": True}
+
+
+# The ids are those of AutoTokenizer of transformers 4.57.6 with sentencepiece 0.2.3.
+@pytest.mark.parametrize(
+    ("merges", "config", "settings", "ids", "pair"),
+    [
+        ("a b\n\u0120 ab\n", {"model_type": "gpt2"}, {"add_bos_token": True}, [1, 4, 6, 2], [1, 5, 3]),
+        ("a b</w>\n", {"model_type": "clip"}, {}, [0, 9, 9, 1, 1, 1, 1, 7, 1], [0, 9, 1, 1, 8, 1]),
+        ("a b</w>\n", {}, {"tokenizer_class": "CLIPTokenizer"}, [0, 9, 9, 1, 1, 1, 1, 7, 1], [0, 9, 1, 1, 8, 1]),
+    ],
+)
+def test_the_vocabularies_of_gpt2_and_clip_become_tokenizers(
+    tmp_path: Path, merges: str, config: Any, settings: Any, ids: list[int], pair: list[int]
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="builds tokenizers from older formats")
+    files = {
+        "vocab.json": {token: index for index, token in enumerate(MERGED)},
+        "merges.txt": f"#version: 0.2\n{merges}",
+    }
+    data, _ = read_tokenizer(write(tmp_path, {**files, "config.json": config, "tokenizer_config.json": settings}))
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    assert (tokenizer.encode("AB  ab</s>a").ids, tokenizer.encode("ab", "b").ids) == (ids, pair)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "ids", "pair"),
+    [
+        (
+            sentencepiece([*LLAMA, *PAIRS], 0, 2, byte_fallback=True),
+            LEGACY,
+            [1, 262, 68, 69, 262, 261, 2, 259, 2],
+            [1, 261, 2, 1, 262, 264, 2],
+        ),
+        (
+            sentencepiece([*LLAMA, *PAIRS], 0, 2, byte_fallback=True),
+            {"tokenizer_class": "LlamaTokenizer", "legacy": False},
+            [1, 262, 68, 69, 262, 261, 2, 263],
+            [1, 261, 1, 262, 264],
+        ),
+        (
+            sentencepiece([*GEMMA, *PAIRS], 3, 2, byte_fallback=True),
+            {"tokenizer_class": "GemmaTokenizerFast"},
+            [2, 69, 70, 263, 262, 64, 51, 119, 66, 264],
+            [2, 261, 2, 265],
+        ),
+    ],
+    ids=["llama", "llama without legacy", "gemma"],
+)
+def test_sentencepiece_models_of_pairs_become_tokenizers(
+    tmp_path: Path, model: bytes, settings: Any, ids: list[int], pair: list[int]
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="builds tokenizers from older formats")
+    data, _ = read_tokenizer(write(tmp_path, {"tokenizer.model": model, "tokenizer_config.json": settings}))
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    assert (tokenizer.encode("AB  ab</s>a").ids, tokenizer.encode("ab", "b").ids) == (ids, pair)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (sentencepiece([*LLAMA, ("a", 0.0, 1)], 0), Unsupported, "is not a model of pairs"),
+        (sentencepiece([*LLAMA, ("a" * 257, 0.0, 1)], 0, 2), InvalidInput, "has 257 characters"),
+    ],
+)
+def test_another_sentencepiece_model_is_refused(
+    tmp_path: Path, model: bytes, error: type[Exception], message: str
+) -> None:
+    pytest.importorskip("tokenizers", reason="builds tokenizers from older formats")
+    with pytest.raises(error, match=message):
+        read_tokenizer(write(tmp_path, {"tokenizer.model": model, "tokenizer_config.json": LEGACY}))
 
 
 @pytest.mark.parametrize(
