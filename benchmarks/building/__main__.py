@@ -67,7 +67,7 @@ def main() -> None:
     text = report(arguments.models, arguments.rounds)
     print(text)
     if arguments.write:
-        write_section("RESULTS.md", "building", text)
+        write_section("RESULTS.md", "building", text, cpu_name())
 
 
 def report(models: list[Path], rounds: int) -> str:

@@ -20,7 +20,7 @@ from benchmarks.contest.__main__ import describe
 from benchmarks.contest.contestants import contestants_for, contestants_named
 from benchmarks.contest.figures import Results
 from benchmarks.contest.match import Contest
-from benchmarks.contest.report import heading_of
+from benchmarks.contest.report import heading_of, machine_of
 from benchmarks.harness.artifacts import NotCompiled, artifact
 from benchmarks.harness.home import Home, default_home
 from benchmarks.harness.machine import cores_for
@@ -72,8 +72,9 @@ def main() -> None:
         for row in rows:
             contest.match(row, _CONTESTANTS, instructions[0].name)
     method = _METHOD.format(seconds=rules.seconds, rounds=rules.rounds)
-    parts = ["## int8 beside float32", heading_of(run, method), tables.own_float32(contest.results)]
-    write_section("RESULTS.md", "gain", "\n\n".join(parts))
+    machine = machine_of(run)
+    parts = [f"## int8 beside float32, {machine}", heading_of(run, method), tables.own_float32(contest.results)]
+    write_section("RESULTS.md", "gain", "\n\n".join(parts), machine)
     print(f"\n{parts[-1]}\n\n{path}")
 
 

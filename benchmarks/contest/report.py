@@ -19,12 +19,11 @@ from benchmarks.contest.figures import Results
 from benchmarks.contest.records import Run, read
 from benchmarks.harness.home import default_home
 from benchmarks.harness.plots import draw
-from benchmarks.harness.tables import PAGES, heading, join_sections, write_section
+from benchmarks.harness.tables import PAGES, heading, join_sections, plot_of, write_section
 from benchmarks.models.catalog import ZOO
 
 CONTEST = ""  # The catalog's part without a name.
 SECTIONS = {CONTEST: "contest", ZOO: "zoo"}  # Part of the catalog -> its section of RESULTS.md.
-PLOT = "contest.png"
 
 _METHOD = """\
 Each contestant, model and number of threads has a process of its own, pinned to its cores (1 thread: the first)
@@ -54,10 +53,13 @@ def main() -> None:
     if not arguments.write:
         print("\n\n".join(parts.values()))
         return
-    if CONTEST in parts and not draw("benchmarks.contest.plot", PAGES / PLOT, shares(results)):
-        raise SystemExit(f"{PLOT} was not drawn")
+    assert results.run
+    machine = machine_of(results.run)
+    plot = plot_of("contest", machine)
+    if CONTEST in parts and not draw("benchmarks.contest.plot", PAGES / plot, shares(results)):
+        raise SystemExit(f"{plot} was not drawn")
     for part, text in parts.items():
-        write_section("RESULTS.md", SECTIONS[part], text)
+        write_section("RESULTS.md", SECTIONS[part], text, machine)
 
 
 def rendered(results: Results) -> dict[str, str]:
@@ -89,8 +91,8 @@ def _contest(results: Results) -> str:
         repeats=results.run.repeats,
         peak=results.run.peak,
     )
-    intro = [heading_of(results.run, method), f"![Shares of the peak]({PLOT})"]
-    return join_sections("Side by side with the peers", intro, sections)
+    intro = [heading_of(results.run, method), f"![Shares of the peak]({plot_of('contest', machine_of(results.run))})"]
+    return join_sections(f"Side by side with the peers, {machine_of(results.run)}", intro, sections)
 
 
 def _zoo(results: Results) -> str:
@@ -98,9 +100,12 @@ def _zoo(results: Results) -> str:
     sections = {f"The zoo, {where(results.run, threads)}": tables.zoo(results, threads) for threads in results.threads}
     sections["Those that could not take part"] = tables.failures(results, ZOO)
     method = _ZOO_METHOD.format(rounds=results.run.rounds, seconds=results.run.seconds)
-    return join_sections(
-        "Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections
-    )
+    title = f"Today's networks, beside ONNX Runtime and OpenVINO, {machine_of(results.run)}"
+    return join_sections(title, [heading_of(results.run, method)], sections)
+
+
+def machine_of(run: Run) -> str:
+    return f"{run.cpu}, {run.target}"
 
 
 def heading_of(run: Run, method: str) -> str:

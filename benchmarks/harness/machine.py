@@ -39,8 +39,15 @@ def timestamp() -> str:
 
 
 def cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
+    """Returns the name of the CPU. On x86 the family and the model are included, because machines in a cloud often hide
+    the rest: `AMD EPYC (family 26, model 2)`.
+    """
+    facts: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    name = facts.get("model name", "unknown CPU")
+    return f"{name} (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else name
 
 
 def cores_for(threads: int) -> list[int]:

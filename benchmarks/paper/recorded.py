@@ -1,6 +1,6 @@
 """The times of earlier contests, read from the tables of benchmarks/RESULTS.md.
 
-Its sections `contest` and `gain` each contain one run, with its machine and day. A cell of their tables is a median; a
+Its sections `contest` and `gain` contain one run for each machine, with its day. A cell of their tables is a median; a
 star marks one of which most rounds were disturbed, and bold type has no meaning here.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from benchmarks.contest.contestants import CONTESTANTS
 from benchmarks.harness.kept import DATE, Table, tables_of
-from benchmarks.harness.tables import PAGES, section
+from benchmarks.harness.tables import PAGES, sections_of_machines
 from benchmarks.models.catalog import ROWS
 from benchmarks.paper.store import Measurement
 
@@ -34,12 +34,13 @@ def measurements(document: str | None = None) -> Iterator[Measurement]:
         ValueError: a section with tables lacks the line that describes its run.
     """
     document = (PAGES / "RESULTS.md").read_text() if document is None else document
-    contest, gain = section(document, "contest"), section(document, "gain")
-    for table in tables_of(contest):
-        if found := _THREADS.search(table.heading):
-            yield from _times(contest, table, _INT8, found[1])
-    for table in tables_of(gain):
-        yield from _times(gain, table, _GAIN, "1")
+    for contest in sections_of_machines(document, "contest"):
+        for table in tables_of(contest):
+            if found := _THREADS.search(table.heading):
+                yield from _times(contest, table, _INT8, found[1])
+    for gain in sections_of_machines(document, "gain"):
+        for table in tables_of(gain):
+            yield from _times(gain, table, _GAIN, "1")
 
 
 def _times(text: str, table: Table, contestants: Mapping[str, str], threads: str) -> Iterator[Measurement]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.harness.home import default_home
 from benchmarks.harness.plots import draw
-from benchmarks.harness.tables import PAGES, write_section
+from benchmarks.harness.tables import PAGES, plot_of, write_section
 from benchmarks.serving.records import PART, read
 from benchmarks.serving.report.figures import Results
-from benchmarks.serving.report.text import PLOT, bars, render
+from benchmarks.serving.report.text import bars, machine_of, render
 
 
 def main() -> None:
@@ -30,11 +30,14 @@ def main() -> None:
     if not arguments.write:
         print(render(results))
         return
+    text, run = render(results), results.run
+    assert run  # otherwise `render` ends the program
+    plot = PAGES / plot_of("serving", machine_of(run))
     panels = bars(results)
-    is_drawn = bool(panels) and draw("benchmarks.serving.report.plot", PAGES / PLOT, panels)
+    is_drawn = bool(panels) and draw("benchmarks.serving.report.plot", plot, panels)
     if not is_drawn:
-        (PAGES / PLOT).unlink(missing_ok=True)  # the existing plot belongs to another run
-    write_section("RESULTS.md", "serving", render(results, is_drawn))
+        plot.unlink(missing_ok=True)  # the existing plot belongs to another run
+    write_section("RESULTS.md", "serving", render(results, drawn=True) if is_drawn else text, machine_of(run))
 
 
 if __name__ == "__main__":

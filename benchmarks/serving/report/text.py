@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.harness.link import Waiting
-from benchmarks.harness.tables import heading, join_sections
+from benchmarks.harness.tables import heading, join_sections, plot_of
 from benchmarks.serving.records import Overhead, Run
 from benchmarks.serving.report import tables
 from benchmarks.serving.report.figures import Results
-
-PLOT = "serving.png"
 
 _METHOD = """\
 Each server is pinned to core {run.server_core} before it loads anything, the generator of its load to core
@@ -52,8 +50,14 @@ def render(results: Results, drawn: bool = False) -> str:
     sections["At rest, and until the first answer"] = tables.footprint(results)
     sections["Soak"] = tables.soak(results)
     sections["What failed"] = tables.failures(results)
-    intro = [heading_of(results.run), *([f"![Answers a second, and their latency]({PLOT})"] if drawn else [])]
-    return join_sections("Serving, beside the peers", intro, sections)
+    machine = machine_of(results.run)
+    plot = f"![Answers a second, and their latency]({plot_of('serving', machine)})"
+    intro = [heading_of(results.run), *([plot] if drawn else [])]
+    return join_sections(f"Serving, beside the peers, {machine}", intro, sections)
+
+
+def machine_of(run: Run) -> str:
+    return f"{run.cpu}, {run.target}"
 
 
 def heading_of(run: Run) -> str:

@@ -22,15 +22,23 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from benchmarks.harness.home import CHECKOUT, default_home
-from benchmarks.harness.machine import cores_for, end_with_parent, free_port, tree
+from benchmarks.harness.machine import cores_for, cpu_name, end_with_parent, free_port, timestamp, tree
 from benchmarks.harness.server import serving
-from benchmarks.harness.tables import print_table
+from benchmarks.harness.tables import print_table, write_section
 from benchmarks.serving.text import mixed
 from benchmarks.serving.text.load import MODEL, Outcome, embedding_requests, run, texts
 from benchmarks.serving.text.peak import MACS_OF_TOKEN, measure_peak
+from service.core.target import detect_host
 
 _CONNECTIONS = (1, 8, 64)
 _SAMPLES, _START_LIMIT_S, _WARM_S = 512, 120.0, 2.0
+_METHOD = """\
+{at}; {cpu}. int8 MiniLM-L6 with dynamic quantization, built for 1 to 256 tokens; all servers have the same file.
+A server has core {server}, and the client has core {client}; {s:g} s for each row after a warm-up. Each request is one
+text, whose length is random (log-normal, with means of 6 words for queries and 56 for passages, as in MS MARCO). The
+int8 peak of the core is {peak:.0f} GMAC/s, and the share of it counts the linear layers. Octet refuses requests that
+would wait too long; the others have no such limit. Memory is the resident set of all processes of a server."""
+_MIXED = "Octet's server, with each kind of request alone, and beside the two others:"
 Start = Callable[[Path, int, Path], AbstractContextManager[tuple[int, int]]]
 _COLUMNS = (
     "server",
@@ -52,6 +60,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="by default, the folder is made")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--servers", nargs="+", choices=list(_SERVERS), default=list(_SERVERS))
+    parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md")
     arguments = parser.parse_args()
     arguments.folder = (arguments.folder or _make_folder()).resolve()
     server_core, client_core = cores_for(2)
@@ -61,14 +70,20 @@ def main() -> None:
             _build(arguments.folder, Path(scratch))
         os.sched_setaffinity(0, {server_core})
         peak = measure_peak()
-        print(f"\nint8 peak of the server's core: {peak / 1e9:.0f} GMAC/s\n", flush=True)
+        method = _METHOD.format(
+            at=timestamp(), cpu=cpu_name(), server=server_core, client=client_core, peak=peak / 1e9, s=arguments.seconds
+        )
+        print(f"\n{method}\n", flush=True)
         os.sched_setaffinity(0, {client_core})
-        print_table(_COLUMNS, _rows(arguments, server_core, Path(scratch), peak))
+        parts = [method, print_table(_COLUMNS, _rows(arguments, server_core, Path(scratch), peak))]
         if _OCTET in arguments.servers:
             print()
             with _octet(arguments.folder, server_core, Path(scratch)) as (port, _):
-                print_table(mixed.COLUMNS, mixed.rows(port, arguments.seconds))
+                parts += [_MIXED, print_table(mixed.COLUMNS, mixed.rows(port, arguments.seconds))]
     os.sched_setaffinity(0, allowed)
+    if arguments.write:
+        machine = f"{cpu_name()}, {detect_host().target.name}"
+        write_section("RESULTS.md", "texts", "\n\n".join([f"## Embeddings of texts, {machine}", *parts]), machine)
 
 
 def _make_folder() -> Path:
