@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,17 +107,24 @@ def _push_and_follow(
 ) -> dict[str, Any]:
     started_s = time.monotonic()
     build = upload_with_progress(file, send, output)
-    if described.metadata:
-        client.describe(name, version_of(build, name), described.metadata.to_json())
+    version = version_of(build, name)
+    # The server can count the classes after the build, so labels are set then, and refused if their number is wrong.
+    early = described.metadata if detach else replace(described.metadata, labels=())
+    if early:
+        client.describe(name, version, early.to_json())
     if described.tokenizer:
-        client.put_tokenizer(name, version_of(build, name), described.tokenizer)
+        client.put_tokenizer(name, version, described.tokenizer)
     if notice := (build.get("published") or {}).get("notice"):
         output.note(notice)
     on_uploaded(build)
     extra = {"published": build.pop("published")} if build.get("published") else {}
     cached = build["state"] in BUILT
-    if not (cached or detach):
-        build = follow(client, build, output)
+    try:
+        if not (cached or detach):
+            build = follow(client, build, output)
+    finally:  # also if the user does not wait for the end of the build
+        if described.metadata.labels and not detach:
+            client.describe(name, version, {"labels": list(described.metadata.labels)})
     reports = attached(client, build["artifact"]) if build["artifact"] else {}
     return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s, **extra}
 

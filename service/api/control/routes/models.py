@@ -15,6 +15,7 @@ from service.api.control import paths, submission, views, wire
 from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute, LabelsRoute
 from service.api.control.folder_uploads import Unpacked, is_folder, unpack
+from service.api.control.labels import check_labels
 from service.api.control.room import check_room, check_source
 from service.api.injected import ServicesOf
 from service.api.services import Services
@@ -265,10 +266,16 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
 def describe_version(
     name: wire.PathName, version: wire.PathVersion, metadata: wire.Metadata, services: ServicesOf
 ) -> wire.ModelVersion:
-    """Sets the labels, the task and the preprocessing. Members that the body leaves out keep their values."""
+    """Sets the labels, the task and the preprocessing. Members that the body leaves out keep their values.
+
+    Labels are refused if a build has shown that the model has another number of classes.
+    """
     described = ModelMetadata.from_json(metadata.model_dump(exclude_none=True))
     if described.text.tokenizer is not None:
         check_source(services, described.text.tokenizer)
+    if described.labels:
+        stored = services.models.version(name, version).metadata
+        check_labels(described.over(stored), facts_of(services, name, version).get(version))
     submission.describe(services, name, version, described)
     return get_version(name, version, services)
 
