@@ -154,17 +154,19 @@ $(VENV)/.made:
 # What serves.
 $(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml setup.py
 	@echo "Installing requirements/serve.lock into $(VENV): about a minute, 1 GB ..."
-	@$(PIP) install --require-hashes -r requirements/serve.lock
+	@$(BIN)/python scripts/install.py requirements/serve.lock
+	@echo "Compiling the C++ code: up to two minutes of processor time ..."
+	@$(BIN)/python scripts/install.py --native
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.native
 
 # Compiles what has changed of the native code.
 $(VENV)/.native: $(VENV)/.serve $(NATIVE)
-	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/python scripts/install.py --native
 	@touch $@
 
 # And what tests and checks it.
 $(VENV)/.develop: $(VENV)/.native requirements/dev.lock
 	@echo "Installing requirements/dev.lock into $(VENV): about a minute, 0.2 GB ..."
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(BIN)/python scripts/install.py requirements/dev.lock
 	@touch $@

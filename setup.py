@@ -60,7 +60,7 @@ class BuildNative(build_ext):
             f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
             *(f"-DZIG={_ZIG}", f"-DOCTET_ARCHITECTURE={architecture}"),
         )
-        _run("cmake", "--build", folder)
+        _run("cmake", "--build", folder, is_shown=self.verbose > 0)
         for extension in self.extensions:
             target = Path(self.get_ext_fullpath(extension.name))
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -69,11 +69,19 @@ class BuildNative(build_ext):
             unfinished.replace(target)  # a process that runs the old file keeps it
 
 
-def _run(command: str, *arguments: object) -> None:
-    """Runs a program of the locked requirements. Prints its output only if it fails."""
-    done = subprocess.run([_tool(command), *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{done.stdout}{done.stderr}\n{command} ended with status {done.returncode}")
+def _run(command: str, *arguments: object, is_shown: bool = False) -> None:
+    """Runs a program of the locked requirements. Prints its output if `is_shown`, or else if it fails."""
+    output = []
+    with subprocess.Popen(
+        [_tool(command), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.append(line)
+            if is_shown:
+                print(line, end="", flush=True)
+    if process.returncode:
+        raise SystemExit(f"{''.join(output)}\n{command} ended with status {process.returncode}")
 
 
 def _tool(name: str) -> str:
