@@ -245,6 +245,16 @@ async def test_the_length_of_the_json_must_be_right(tables: Tables, length: str,
     assert_refused(await post(tables, INFER, content=body, headers=headers), 400, error)
 
 
+@pytest.mark.parametrize("media_type", ["text/plain", "application/pdf", "application/x-www-form-urlencoded"])
+async def test_a_body_of_another_type_is_refused_with_the_types_to_send(tables: Tables, media_type: str) -> None:
+    response = await post(tables, INFER, content=b"a text", headers={"Content-Type": media_type})
+    assert_refused(response, 415, f"the body is not JSON, and its Content-Type is {media_type[:13]!r}"[:-1])
+    assert "image/jpeg" in response.json()["hint"]
+    inputless = await post(tables, INFER, content=b'{"image": "abc"}')
+    assert_refused(inputless, 400, "'inputs' is missing")
+    assert "/predict takes pictures" in inputless.json()["hint"]
+
+
 async def test_two_different_lengths(tables: Tables) -> None:
     body, _ = as_binary({"image": IMAGE})
     headers = [("Inference-Header-Content-Length", "1"), ("Inference-Header-Content-Length", "2")]

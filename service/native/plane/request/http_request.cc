@@ -33,6 +33,13 @@ void check_headers(std::string_view text, const BodyFacts& facts) {
         ErrorType::kInvalidInput, "the body is not JSON, and the header Inference-Header-Content-Length is missing",
         "set it to 0 if the body is the model's only input, otherwise to the length of the JSON before the tensors");
   }
+  bool is_other_type = !facts.media_type.empty() && facts.media_type.find("json") == facts.media_type.npos;
+  if (is_other_type && !may_be_json) {
+    throw Problem(ErrorType::kUnsupportedFormat,
+                  "the body is not JSON, and its Content-Type is " + brief(std::string_view(facts.media_type)),
+                  "send JSON, or a file with its type: image/jpeg (or another picture), audio/wav, text/csv; "
+                  "/api/v1/models/NAME/predict takes text/plain, too");
+  }
 }
 
 void check_json_bytes(uint64_t bytes, const Signature& signature) {

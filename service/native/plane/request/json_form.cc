@@ -204,7 +204,11 @@ Form read_json(std::string_view text) {
     }
   });
   json.finish();
-  if (!has_inputs) throw Problem(ErrorType::kInvalidInput, "'inputs' is missing");
+  if (!has_inputs) {
+    throw Problem(ErrorType::kInvalidInput, "'inputs' is missing",
+                  "send {\"inputs\": [{\"name\", \"shape\", \"datatype\", \"data\"}, …]}; "
+                  "/api/v1/models/NAME/predict takes pictures, texts and real values in simpler forms");
+  }
   return form;
 }
 
