@@ -193,7 +193,17 @@ _COMMANDS: Mapping[str, _Command] = {
 }
 
 
-class _Commands(TyperGroup):
+class _Headed(TyperGroup):
+    """Lists its commands under headings, with their whole summaries."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading in dict.fromkeys(command.heading for command in _COMMANDS.values()):
+            rows = [(name, command.summary) for name, command in _COMMANDS.items() if command.heading == heading]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+class _Commands(_Headed):
     """Imports the module of a command when the command is called: imported modules take time, and take memory as long
     as a server runs. The members of `commands` only have what `--help` lists.
     """
@@ -254,13 +264,14 @@ def load_command(name: str) -> Any:
     return typer.main.get_group(app).commands[name]
 
 
-def _application(cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+def _application(cls: type[TyperGroup] = _Headed) -> typer.Typer:
     app = typer.Typer(
         name="octet",
         cls=cls,
         help="Serve models that are already quantized to 8 bits, exactly and as fast as the hardware allows.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # rich would cut names of options at 80 columns
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_octet)

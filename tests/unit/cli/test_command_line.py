@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from service.cli.app import app
 from service.cli.command_line import _COMMANDS
@@ -64,3 +67,26 @@ def test_summaries_are_those_of_the_commands() -> None:
     commands = typer.main.get_group(app).commands
     summaries = {name: " ".join((command.help or "").split("\n\n")[0].split()) for name, command in commands.items()}
     assert {name: listed.summary for name, listed in _COMMANDS.items()} == summaries
+
+
+def _all_commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _all_commands(inner, *path, name)
+
+
+def test_help_names_every_option_and_argument_in_full_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, command in _all_commands(typer.main.get_group(app)):
+        lines = CliRunner().invoke(app, [*path, "--help"]).stdout.splitlines()
+        words = set(" ".join(lines).replace(",", " ").split())
+        names = {name for option in command.params if not option.hidden for name in option.opts if name[:2] == "--"}
+        assert names <= words | {"--install-completion", "--show-completion"}, path
+
+
+def test_commands_are_listed_under_headings_with_whole_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    for name, listed in _COMMANDS.items():
+        assert f"{name} {listed.summary}" in shown
+        assert f"{listed.heading}:" in shown
