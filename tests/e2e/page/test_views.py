@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.browser import visit
 from tests.support.compiled import EXAMPLES
@@ -81,6 +81,18 @@ def test_layers_have_times(layers: Page) -> None:
     expect(layers.locator("#layers")).to_contain_text("% of the time · ")
     expect(layers.locator("#layers")).to_contain_text("% of peak")
     expect(layers.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)
+
+
+def test_a_model_of_one_layer_has_a_graph_without_edges(browser: Browser, digits: Served) -> None:
+    def shorten(route: Route) -> None:
+        explanation = route.fetch().json()
+        route.fulfill(json={**explanation, "layers": explanation["layers"][:1], "edges": []})
+
+    with visit(browser, digits.url) as page:
+        page.route("**/layers", shorten)
+        page.goto(f"{digits.url}/#/models/digits/1/layers")
+        expect(page.locator("#graph-card svg")).to_be_visible()
+        expect(page.locator("#graph-card")).not_to_contain_text("older version")
 
 
 def test_time_is_divided_by_type_of_code(layers: Page) -> None:

@@ -11,7 +11,7 @@ const LONGEST = 26; // letters that fit into a node
 
 export function Graph({ explanation, names, chosen, onChoose }) {
   const { profile, layers, edges } = explanation;
-  const graph = useMemo(() => laidOut(layers.length, edges), [explanation]);
+  const graph = useMemo(() => laidOut(layers.length, edges ?? []), [explanation]);
   const weight = (layer) => (profile ? layer.seconds : layer.macs);
   const most = Math.max(...layers.map(weight), Number.MIN_VALUE);
   const place = useRef(null);

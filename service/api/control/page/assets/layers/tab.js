@@ -29,7 +29,7 @@ export function LayersTab({ build }) {
     </${Card}>
     <div class="graph-and-table">
       <${Card} id="graph-card" title="Graph">
-        ${!value.edges?.length ? html`<p class="quiet">The build comes from an older version of Octet, which did not record how the layers are connected. Push the model again.</p>`
+        ${value.layers.length > 1 && !value.edges?.length ? html`<p class="quiet">The build comes from an older version of Octet, which did not record how the layers are connected. Push the model again.</p>`
     : value.layers.length > MOST_DRAWN ? html`<p class="quiet">${`A graph of ${value.layers.length} layers is not drawn; the table lists them.`}</p>`
       : html`<${Lazy} module="layers/graph.js" load=${() => import("./graph.js")} component="Graph" explanation=${value} names=${names} chosen=${chosen} onChoose=${choose} />`}
       </${Card}>
