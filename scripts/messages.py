@@ -1,7 +1,7 @@
 """Generates code from the .proto files and from Python's tables: `make messages`. With --check, only compares.
 
 Generates Python's message classes, the descriptors that the data plane sends for gRPC reflection, and the tables of the
-C++ code that Python defines (`scripts.native_tables`).
+C++ code that Python defines (`scripts.native_tables`), and of the page (`scripts.page_tables`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from scripts import native_tables
+from scripts import native_tables, page_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 _PYTHON = Path("service/api/grpc")
@@ -40,7 +40,7 @@ def generated() -> dict[str, str]:
     with TemporaryDirectory() as folder:
         _protoc(_PYTHON, "inference.proto", f"--python_out={folder}", f"--pyi_out={folder}")
         found = {str(_PYTHON / name): _in_a_pool_of_its_own((Path(folder) / name).read_text()) for name in _FILES}
-    return found | {str(_DESCRIPTORS): _descriptors()} | native_tables.generated()
+    return found | {str(_DESCRIPTORS): _descriptors()} | native_tables.generated() | page_tables.generated()
 
 
 def _protoc(sources: Path, file: str, *options: str) -> None:

@@ -330,7 +330,7 @@ def quantize(
                 view.finish(time.monotonic())
             document = {"output": str(target), **report}
         if curve_file is not None:
-            write_curve(curve_file, document["sensitivity"]["curve"])
+            write_curve(curve_file, document["sensitivity"]["curve"], document["inputs"])
         if not as_json:
             show(output, document)
         if push and not on_server:

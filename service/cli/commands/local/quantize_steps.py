@@ -39,7 +39,8 @@ def show_trial(output: Output, name: str, build: dict[str, Any]) -> None:
     output.next_command(f"octet saturation {shlex.quote(name)}:{version}")
 
 
-def write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
+def write_curve(file: Path, curve: list[dict[str, Any]], inputs: int) -> None:
+    """Writes the curve, which was measured on `inputs` inputs, in the format of the file's name."""
     from service.quantize.search import plot
     from service.quantize.search.sensitivity import Point
 
@@ -48,9 +49,9 @@ def write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
         case ".json":
             file.write_text(json.dumps(curve, indent=2) + "\n", encoding="utf-8")
         case ".svg":
-            file.write_text(plot.svg(points), encoding="utf-8")
+            file.write_text(plot.svg(points, inputs), encoding="utf-8")
         case _:
-            file.write_bytes(plot.png(points))
+            file.write_bytes(plot.png(points, inputs))
 
 
 def quantize_remotely(

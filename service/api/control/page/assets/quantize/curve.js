@@ -4,9 +4,8 @@ import { axis, Plot } from "../charts/plot.js";
 import { percent } from "../app/format.js";
 import { html } from "../app/html.js";
 import { narrowOf, titleOf, wideOf } from "./mixtures.js";
+import { BFLOAT16, ERROR_TITLE, FLOAT, LATENCY_TITLE, LAYERS_TITLE, MIXED, SERIES, WIDE } from "./series.js";
 
-// The series: their names, colours, and whether a line joins their points.
-const SERIES = { "in float": ["--accent", true], "of 16x8 (8-bit weights, 16-bit activations)": ["--second", true], "in bfloat16": ["--good", false], mixed: ["--quiet", false] };
 const HEIGHT = 200;
 
 /**
@@ -23,7 +22,7 @@ export function Curve({ curve, inputs }) {
   const options = (colour) => ({
     scales: { x: { time: false, range: (_, low, high) => padded(low, high) }, y: { range: (_, low, high) => padded(Math.max(0, low - errorOf(low, inputs)), Math.min(1, high + errorOf(high, inputs))) } },
     axes: [
-      axis(colour, { label: isTimed ? "latency" : "layers in a larger type", labelSize: 18, size: 26, ...(isTimed ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100] }), values: (_, ticks) => ticks.map((tick) => (isTimed ? `${Number(tick.toPrecision(3))} ms` : Number.isInteger(tick) ? tick : "")) }),
+      axis(colour, { label: isTimed ? LATENCY_TITLE : LAYERS_TITLE, labelSize: 18, size: 26, ...(isTimed ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100] }), values: (_, ticks) => ticks.map((tick) => (isTimed ? `${Number(tick.toPrecision(3))} ms` : Number.isInteger(tick) ? tick : "")) }),
       axis(colour, { size: 58, values: (_, ticks) => ticks.map((tick) => `${Number((100 * tick).toPrecision(4))} %`) }),
     ],
     series: [{}, ...names.map((name) => {
@@ -34,17 +33,17 @@ export function Curve({ curve, inputs }) {
   });
   return html`
     <${Plot} options=${options} data=${data} label=${label} height=${HEIGHT} shape=${label} />
-    <p class="legend">${names.map((name) => html`<span key=${name} class=${`series-${Object.keys(SERIES).indexOf(name)}`}>${name}</span>`)} <span class="quiet">± one standard error</span></p>
+    <p class="legend">${names.map((name) => html`<span key=${name} class=${`series-${Object.keys(SERIES).indexOf(name)}`}>${name}</span>`)} <span class="quiet">${ERROR_TITLE}</span></p>
   `;
 }
 
 /** The series of a point; the mixture without larger types is on both lines. */
 function typesOf(point) {
   const [floats, wide, narrow] = [point.kept.length, wideOf(point).length, narrowOf(point).length];
-  if (narrow) return ["in bfloat16"];
-  if (floats && wide) return ["mixed"];
-  if (wide) return ["of 16x8 (8-bit weights, 16-bit activations)"];
-  return floats ? ["in float"] : ["in float", "of 16x8 (8-bit weights, 16-bit activations)"];
+  if (narrow) return [BFLOAT16];
+  if (floats && wide) return [MIXED];
+  if (wide) return [WIDE];
+  return floats ? [FLOAT] : [FLOAT, WIDE];
 }
 
 /** The standard error of a share of `inputs`. */
