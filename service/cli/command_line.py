@@ -197,8 +197,10 @@ class _Headed(TyperGroup):
     """Lists its commands under headings, with their whole summaries."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading in dict.fromkeys(command.heading for command in _COMMANDS.values()):
-            rows = [(name, command.summary) for name, command in _COMMANDS.items() if command.heading == heading]
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.commands:
+            sections.setdefault(_COMMANDS[name].heading, []).append((name, _COMMANDS[name].summary))
+        for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
@@ -229,8 +231,7 @@ def main() -> None:
         sys.exit(FAILURE)
     app = _application(cls=_Commands)
     for name in filter(_is_available, _COMMANDS):
-        command = _COMMANDS[name]
-        app.command(name, rich_help_panel=command.heading, help=command.summary)(_listed)
+        app.command(name, help=_COMMANDS[name].summary)(_listed)
     if "--json" in sys.argv:
         sys.exit(_in_json(app))
     app(prog_name="octet")
@@ -251,16 +252,15 @@ def _in_json(app: typer.Typer) -> int:
 def command_line() -> typer.Typer:
     """Returns the application with all commands, imported."""
     app = _application()
-    for name, (heading, module, attribute, _) in _COMMANDS.items():
-        _add(app, name, heading, module, attribute)
+    for name in _COMMANDS:
+        _add(app, name)
     return app
 
 
 def load_command(name: str) -> Any:
     """Returns the command `name`, whose module is imported."""
-    heading, module, attribute, _ = _COMMANDS[name]
     app = _application()
-    _add(app, name, heading, module, attribute)
+    _add(app, name)
     return typer.main.get_group(app).commands[name]
 
 
@@ -278,12 +278,13 @@ def _application(cls: type[TyperGroup] = _Headed) -> typer.Typer:
     return app
 
 
-def _add(app: typer.Typer, name: str, heading: str, module: str, attribute: str) -> None:
-    command = getattr(importlib.import_module(f"service.cli.commands.{module}"), attribute)
+def _add(app: typer.Typer, name: str) -> None:
+    module = importlib.import_module(f"service.cli.commands.{_COMMANDS[name].module}")
+    command = getattr(module, _COMMANDS[name].attribute)
     if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, rich_help_panel=heading)
+        app.add_typer(command, name=name)
     else:
-        app.command(name, rich_help_panel=heading)(command)
+        app.command(name)(command)
 
 
 def _listed() -> None:

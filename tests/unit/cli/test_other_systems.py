@@ -18,8 +18,8 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 def test_only_the_commands_of_the_client_are_listed() -> None:
     done = run(_MAIN.format(arguments=["--help"]))
     assert done.returncode == 0, done.stderr
-    assert "│ predict " in done.stdout
-    assert "│ compile " not in done.stdout
+    assert "\n  predict " in done.stdout
+    assert "\n  compile " not in done.stdout
 
 
 def test_the_client_needs_no_module_that_only_unix_has() -> None:
