@@ -22,16 +22,34 @@ export function Boxes({ boxes }) {
 }
 
 /**
- * Returns the class of each pixel, if the only output is `[1, height, width, classes]`: `{ classes, height, width, count }`;
- * else null.
+ * Returns the class of each pixel, if the only output is `[1, height, width, classes]` or `[1, classes, height, width]`:
+ * `{ classes, height, width }`; else null. There are fewer classes than pixels in a row.
  */
 export function maskOf(outputs) {
   if (outputs.length !== 1 || outputs[0].shape.length !== 4) return null;
-  const [{ shape: [batch, height, width, count], values }] = outputs;
+  const [{ shape: [batch, ...sizes], values }] = outputs;
+  const isFirst = sizes[0] < sizes[2];
+  const [count, height, width] = isFirst ? sizes : [sizes[2], sizes[0], sizes[1]];
   if (batch !== 1 || height < 8 || width < 8) return null;
-  const best = (scores) => scores.reduce((top, score, index) => (score > scores[top] ? index : top), 0);
-  const one = ([score]) => (score > 0.5 ? 1 : 0);
-  return { classes: values[0].flatMap((row) => row.map(count > 1 ? best : one)), height, width, count };
+  const score = (y, x, index) => (isFirst ? values[0][index][y][x] : values[0][y][x][index]);
+  const best = (y, x) => {
+    if (count === 1) return score(y, x, 0) > 0.5 ? 1 : 0;
+    let top = 0;
+    for (let index = 1; index < count; index++) if (score(y, x, index) > score(y, x, top)) top = index;
+    return top;
+  };
+  const classes = Array.from({ length: height * width }, (_, place) => best(Math.floor(place / width), place % width));
+  return { classes, height, width };
+}
+
+/** The classes of a mask, the largest first: their colours, names and shares of the picture. */
+export function MaskLegend({ mask: { classes }, labels }) {
+  const counts = new Map();
+  for (const index of classes) counts.set(index, (counts.get(index) ?? 0) + 1);
+  counts.delete(0);
+  const found = [...counts].sort((a, b) => b[1] - a[1]);
+  return html`<p class="legend mask-legend">${found.length === 0 && html`<span class="quiet">Only background.</span>`}${found.map(([index, count]) => html`
+    <span key=${index} style=${{ "--tint": tintOf(index) }}>${`${labels[index] ?? index} ${percent(count / classes.length)}`}</span>`)}</p>`;
 }
 
 /** Draws each class of a mask in a colour; class 0, the background, is left out. */
@@ -42,9 +60,13 @@ export function Mask({ mask: { classes, height, width } }) {
     context.clearRect(0, 0, width, height);
     classes.forEach((index, place) => {
       if (!index) return;
-      context.fillStyle = `hsl(${HUES[index % HUES.length]} 80% 50% / 55%)`;
+      context.fillStyle = tintOf(index);
       context.fillRect(place % width, Math.floor(place / width), 1, 1);
     });
   }, [classes]);
   return html`<canvas ref=${canvas} class="mask" width=${width} height=${height} aria-label="the classes of the pixels"></canvas>`;
+}
+
+function tintOf(index) {
+  return `hsl(${HUES[index % HUES.length]} 80% 50% / 55%)`;
 }

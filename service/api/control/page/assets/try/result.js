@@ -2,9 +2,9 @@
 
 import { duration, plural } from "../app/format.js";
 import { html } from "../app/html.js";
-import { Boxes, Mask, maskOf, Picture } from "./picture-result.js";
+import { Boxes, Mask, MaskLegend, maskOf, Picture } from "./picture-result.js";
 import { Classes, classesOf } from "./classes.js";
-import { relabelled } from "./labels.js";
+import { labelsOf, relabelled } from "./labels.js";
 import { Outputs } from "./outputs.js";
 import { Similarity } from "./similarity.js";
 import { Ranking, Spans } from "./text-result.js";
@@ -40,6 +40,7 @@ function OfPicture({ result, about, sample, labels }) {
       ${mask && html`<${Mask} mask=${mask} />`}
     </${Picture}>
     ${result.boxes && html`<p>${result.boxes.length ? plural(result.boxes.length, "object") : "No object was found."}</p>`}
+    ${mask && html`<${MaskLegend} mask=${mask} labels=${labelsOf(about.name) ?? labels} />`}
     ${classes && html`<${Classes} classes=${relabelled(classes, about.name, labels)} />`}
     ${result.boxes?.length > 0 && html`<${Classes} classes=${result.boxes} />`}
     ${result.outputs && !classes && html`<${Outputs} outputs=${result.outputs} />`}
