@@ -43,6 +43,10 @@ class Length:
     columns: bool = False
     depth: bool = False
 
+    def lengths(self, longest: int) -> list[int]:
+        """Returns the lengths that a tile of rows should be good for."""
+        return [rows for rows, _, _ in replace(self, rows=True).shares(longest, longest, longest)]
+
     def shares(self, rows: int, columns: int, depth: int) -> list[tuple[int, int, int]]:
         """Returns the rows, columns and depth of a product at the longest length, and at each half of the previous
         length that is not too short. A tile should be good for all of them.

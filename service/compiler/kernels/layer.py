@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class Layer:
             return self
         residual = self.residual.stacked if self.residual else None
         return Layer(self.source.stacked, self.destination.stacked, Window((1, 1)), residual)
+
+    def narrowed(self, pixels: int) -> Layer:
+        """Returns a layer of `pixels` pixels in one row, with the channels of this one, which must be `flat`."""
+        source, destination, *residual = (replace(image, height=1, width=pixels) for image in self._images)
+        return Layer(source, destination, self.window, residual[0] if residual else None)
 
     @property
     def _images(self) -> list[Image]:

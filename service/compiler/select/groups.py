@@ -125,7 +125,8 @@ class Model:
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
                 requantizes = operation.name in _REQUANTIZING or converts(operation)
                 if requantizes and not summed and computed and self._uses[first] == 1:
-                    groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
+                    length = self._length_of_rows(var)
+                    groups[var] = Group(str(var.name), producer, operation, None, inputs, var, length=length)
             elif producer is not None and self._scales_product(operation, producer):
                 groups.pop(first)
                 group = self._product(var, producer, operation)
@@ -216,7 +217,9 @@ class Model:
             if operation.producer is not None and operation.name not in _SCALING:
                 taken.add(operation.call.args[0])
         return {
-            var: Group(str(var.name), operation, None, None, (operation.call.args[0],), var)
+            var: Group(
+                str(var.name), operation, None, None, (operation.call.args[0],), var, length=self._length_of_rows(var)
+            )
             for var, operation in self._operations.items()
             if operation.name in _ACCUMULATING
             and var not in taken

@@ -79,7 +79,8 @@ class Accumulating(SimdFamily):
         isa, groups, epilogue_cycles = self.isa, groups_of(core), _epilogue_cycles(self.isa, epilogue)
         operands = folded, epilogue
         layer = layer if is_depthwise(core) else layer.stacked
-        key = key_of(isa, layer, epilogue_cycles, groups)
+        lengths = [] if group.length is None or not layer.flat else group.length.lengths(layer.output[1])
+        key = key_of(isa, layer, epilogue_cycles, groups, lengths)
         # The estimate for the best tile decides if threads share the work. If each tile decided for itself, tuning
         # would compare tiles that run on different numbers of threads.
         if is_depthwise(core):
@@ -93,7 +94,7 @@ class Accumulating(SimdFamily):
             parallel = worth_sharing(isa, estimated)
             kernel = grouped(isa, layer, grouping, weights, *operands, Scheme.of(numbers), parallel=parallel)
         else:
-            ordinary, estimated = _ordinary(isa, layer, epilogue_cycles)
+            ordinary, estimated = _ordinary(isa, layer, epilogue_cycles, lengths)
             numbers = self.choices.choose(key, ordinary)
             parallel, on_tiles = worth_sharing(isa, estimated), len(numbers) != len(fields(Tile))
             if on_tiles:
@@ -110,14 +111,14 @@ class Accumulating(SimdFamily):
         return self._epilogues[group]
 
 
-def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numbers], float]:
+def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float, lengths: Sequence[int]) -> tuple[list[Numbers], float]:
     """Returns the tiles and schemes for a convolution without groups, the fastest first, and the first one's cycles."""
-    tiles = ranked(isa, layer, epilogue_cycles)
+    tiles = ranked(isa, layer, epilogue_cycles, lengths)
     least = cycles(isa, layer, tiles[0], epilogue_cycles)
     of_vectors: list[Numbers] = [astuple(tile) for tile in tiles]
     if isa.matrix is None:
         return of_vectors, least
-    schemes = ranked_schemes_of_matrix(isa, layer, epilogue_cycles)
+    schemes = ranked_schemes_of_matrix(isa, layer, epilogue_cycles, lengths)
     of_tiles = [scheme.numbers for _, scheme in schemes]
     if not schemes or schemes[0][0] > isa.matrix.rates.vector * least:
         return of_vectors + of_tiles, least

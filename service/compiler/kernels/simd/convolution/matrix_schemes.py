@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from math import ceil
 
@@ -76,9 +76,12 @@ def tile_rows(unit: Matrix, pixels: int, pixel_tiles: int) -> int:
     return max(1, min(pixels // pixel_tiles, -(-pixels // (groups * pixel_tiles))))
 
 
-def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[tuple[float, Scheme]]:
+def ranked(isa: Isa, layer: Layer, epilogue_cycles: float, lengths: Sequence[int] = ()) -> list[tuple[float, Scheme]]:
     """Returns (estimated cycles, scheme) for each candidate, the fastest first. Empty if tiles cannot compute the
     layer.
+
+    Args:
+        lengths: as in `tiles.ranked`. Only whole panels beyond the length are left out.
     """
     unit = isa.matrix
     if unit is None or (layer.source.packed and layer.window.dilation[1] > 1):
@@ -87,7 +90,16 @@ def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[tuple[float, 
     enough = min(_MOST_ITEMS, min((cost for cost, _ in costs), default=0.0) / _FEW_CYCLES)
     most = max((_items(layer, scheme) for _, scheme in costs), default=0)
     kept = [(cost, scheme) for cost, scheme in costs if _items(layer, scheme) >= min(enough, most)]
-    return sorted(kept, key=lambda pair: pair[0])
+    if not lengths:
+        return sorted(kept, key=lambda pair: pair[0])
+    width, excess = layer.output[1], {scheme: 1.0 for _, scheme in kept}
+    for length in lengths:
+        part = layer.narrowed(length)
+        least = min((_cycles(unit, part, scheme, epilogue_cycles) for scheme in _schemes(unit, part)), default=1.0)
+        for cost, scheme in kept:
+            own = cost * ceil(length / scheme.columns) / ceil(width / scheme.columns)
+            excess[scheme] = max(excess[scheme], own / least)
+    return sorted(kept, key=lambda pair: excess[pair[1]])
 
 
 def _schemes(unit: Matrix, layer: Layer) -> Iterator[Scheme]:

@@ -6,8 +6,9 @@ rank the candidates correctly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.simd.convolution.accumulators import Tile
@@ -81,15 +82,30 @@ def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
     return min(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
 
 
-def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[Tile]:
-    """Returns the candidates, the one with the fewest estimated cycles first."""
-    return sorted(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+def ranked(isa: Isa, layer: Layer, epilogue_cycles: float, lengths: Sequence[int] = ()) -> list[Tile]:
+    """Returns the candidates, the one with the fewest estimated cycles first.
+
+    Args:
+        lengths: the numbers of pixels to choose for, if the layer computes only the first pixels of its output. The
+            first candidate is then the one that is at most a little slower than the best one for any of them.
+    """
+    tiles = list(candidates(isa, layer))
+    excess = dict.fromkeys(tiles, 1.0)
+    for part in [layer.narrowed(each) for each in lengths] or [layer]:
+        own = {tile: cycles(isa, part, tile, epilogue_cycles) for tile in tiles}
+        least = min(own.values(), default=1.0)
+        excess = {tile: max(excess[tile], own[tile] / least) for tile in tiles}
+    return sorted(tiles, key=lambda tile: excess[tile])
 
 
-def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1) -> str:
+def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1, lengths: Sequence[int] = ()) -> str:
     """Returns a digest of everything that determines the fastest tile: instructions, geometry and epilogue."""
-    parts = {"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles}
-    return digest_of_json(parts if groups == 1 else {**parts, "groups": groups})
+    parts: dict[str, Any] = {"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles}
+    if groups > 1:
+        parts["groups"] = groups
+    if lengths:
+        parts["lengths"] = list(lengths)
+    return digest_of_json(parts)
 
 
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
