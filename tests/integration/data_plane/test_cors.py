@@ -12,6 +12,7 @@ import pytest
 from service.api.access.key_orders import apply_key_change
 from service.core.access.key import Limits, Scope
 from tests.support.data_plane import DataPlane, as_json, client_of, sample_tables
+from tests.support.plane_process import plane as plane_process
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +111,14 @@ async def test_every_origin_may_read_but_a_key_is_needed_to_change_anything(tmp_
         assert response.status_code == 200
         assert is_readable(response, "*")
         assert "origin" not in response.headers.get_list("vary")
+
+
+def test_a_server_without_a_control_plane_permits_pages_too(digits: Path) -> None:
+    with plane_process([f"digits={digits}"], OCTET_CORS_ORIGINS=APP) as process:
+        url = f"{process.url}/v2/models/digits/infer"
+        sent = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+        assert is_readable(httpx.options(url, headers={"Origin": APP, **PREFLIGHT}), APP)
+        response = httpx.post(url, json={"inputs": []}, headers=sent)
+        assert response.status_code == 400
+        assert is_readable(response, APP)
+        assert permissions(httpx.post(url, json={}, headers={**sent, "Origin": STRANGER})) == {}
