@@ -23,6 +23,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+
 from service.core.models.text import MAX_TOKENIZER_BYTES
 from tests.conformance.tokenization.texts import text as random_text
 from tests.fuzz.preprocess import folders, tokenizers
@@ -114,21 +116,25 @@ async def _attack(server: Target, part: str, case: int, arguments: argparse.Name
     rng = random.Random(f"{arguments.seed}/{case}")
     before_s, server.worst_s = server.worst_s, 0.0
     statuses: list[int] = []
+    wrong: list[str] = []
     data = b""
-    match part:
-        case "pictures":
-            data = picture(rng)
-            statuses.append(await server.attack_with_picture(data))
-        case "texts":
-            texts = [random_text(arguments.seed, 50 * case + index) for index in range(rng.choice((1, 1, 1, 20)))]
-            data = "\n".join(texts).encode()
-            statuses += [await server.attack_with_texts(TEXT, each) for each in texts]
-        case "tokenizers":
-            data = tokenizers.tokenizer(rng)
-            if len(data) <= MAX_TOKENIZER_BYTES:
-                model = await server.upload(data)
-                statuses += [await server.attack_with_texts(model, tokenizers.text(rng)) for _ in range(2)]
-    wrong = [f"status {each}" for each in statuses if each not in _REFUSALS]
+    try:
+        match part:
+            case "pictures":
+                data = picture(rng)
+                statuses.append(await server.attack_with_picture(data))
+            case "texts":
+                texts = [random_text(arguments.seed, 50 * case + index) for index in range(rng.choice((1, 1, 1, 20)))]
+                data = "\n".join(texts).encode()
+                statuses += [await server.attack_with_texts(TEXT, each) for each in texts]
+            case "tokenizers":
+                data = tokenizers.tokenizer(rng)
+                if len(data) <= MAX_TOKENIZER_BYTES:
+                    model = await server.upload(data)
+                    statuses += [await server.attack_with_texts(model, tokenizers.text(rng)) for _ in range(2)]
+    except httpx.HTTPError as error:
+        wrong.append(f"a request was not answered: {error!r}")
+    wrong += [f"status {each}" for each in statuses if each not in _REFUSALS]
     if server.worst_s > arguments.patience:
         wrong.append(f"another client waited {server.worst_s:.2f} s")
     wrong += [f"another client got {each}" for each in server.failures]

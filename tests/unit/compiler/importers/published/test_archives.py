@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -128,3 +129,22 @@ def test_a_packed_folder_depends_on_names_and_bytes_only(tmp_path: Path) -> None
     scratch.mkdir()
     packed = ArchivedFolder(tmp_path / "a.zip", scratch, 0)
     assert packed.names == sorted([*Folder(tmp_path / "a").names[:2], "tokenizer.json"])
+
+
+@pytest.mark.slow
+def test_weights_beyond_the_32_bits_of_zip_are_copied_in_pieces(tmp_path: Path) -> None:
+    size = (2 << 30) + (1 << 20)
+    source, archive = tmp_path / "model", tmp_path / "model.zip"
+    write(source, {"config.json": {}, "model.onnx": b""})
+    with (source / "model.onnx_data").open("wb") as weights:
+        weights.truncate(size)  # a sparse file
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        pack_folder(Folder(source), ["config.json", "model.onnx", "model.onnx_data"], archive, {})
+        folder = ArchivedFolder(archive, tmp_path, 4 << 30)
+        assert folder.size_bytes("model.onnx_data") == size
+        assert folder.path("model.onnx").with_name("model.onnx_data").stat().st_size == size
+    finally:
+        for each in (archive, tmp_path / "model.onnx_data"):
+            each.unlink(missing_ok=True)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # kilobytes
