@@ -1,4 +1,6 @@
-"""Checks that the pages for developers name existing files, links, folders and passes, and list every folder."""
+"""Checks that the pages for developers name existing files, folders and passes, and list every folder; and that the
+links of all pages lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import grimp
 import pytest
 
 from service.compiler.lowering.pass_order import ORDER
+from tests.support.documented import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs" / "developers").glob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -16,6 +19,7 @@ PAGES = [*sorted((ROOT / "docs" / "developers").glob("*.md")), ROOT / "CONTRIBUT
 _PATH = re.compile(r"`((?:service|tests|docs|scripts|benchmarks)/[\w./+-]+)`")
 _PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?!\.md)|/[a-z]/")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -24,9 +28,25 @@ def test_the_named_files_exist(page: Path) -> None:
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_linked_pages_exist(page: Path) -> None:
     assert [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_linked_sections_exist(page: Path) -> None:
+    missing = []
+    for link, section in _SECTION.findall(page.read_text()):
+        target = page.parent / link if link else page
+        if target.suffix == ".md" and section not in _sections(target):
+            missing.append(f"{link}#{section}")
+    assert missing == []
+
+
+def _sections(page: Path) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub computes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 _MOST_MODULES = 20
