@@ -244,14 +244,28 @@ class Answers:
                 return b""
 
             # not among the small questions, for which threads stay free
-            await self._pieces.run(question["peer"], SMALL_PIXELS + 1, load)
+            await self._work_on(question, SMALL_PIXELS + 1, load)
             tokenizer = found[0]
             if file:
                 self._link.send({"type": "loaded", "question": question["question"]})
         tensors = b""
         while not work.is_done:
-            tensors = await self._pieces.run(question["peer"], work.cost, partial(work.advance, tokenizer))
+            tensors = await self._work_on(question, work.cost, partial(work.advance, tokenizer))
         return work.members(), tensors
+
+    async def _work_on(self, question: Members, cost: int, piece: Callable[[Progress], bytes]) -> bytes:
+        """Does a piece of the work on texts. Reports its beginning and its end to the process that passed the question,
+        which then knows the reason if this process dies.
+        """
+
+        def report(what: str) -> None:
+            if question.get("passes") is False:
+                self._link.send({"type": what, "question": question["question"]})
+
+        try:
+            return await self._pieces.run(question["peer"], cost, piece, began=partial(report, "began"))
+        finally:
+            report("rested")
 
 
 def _decode(

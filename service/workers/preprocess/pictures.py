@@ -221,7 +221,14 @@ class PictureQueue:
                 future.set_exception(Endless(TooLarge("the request takes too long to preprocess", hint="send less")))
         return bool(late)
 
-    async def run(self, client: str, pixels: int | None, decode: Decode, limit_s: float = _LIMIT_S) -> bytes:
+    async def run(
+        self,
+        client: str,
+        pixels: int | None,
+        decode: Decode,
+        limit_s: float = _LIMIT_S,
+        began: Callable[[], None] = lambda: None,
+    ) -> bytes:
         """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
 
         If the caller is canceled, the picture is withdrawn. This method then returns when no thread works on the
@@ -232,6 +239,7 @@ class PictureQueue:
             pixels: the size of the picture according to its header, or None if the header is damaged.
             decode: called with an object that returns true, when it is called, once the picture is withdrawn.
             limit_s: the longest time that `decode` may take.
+            began: called before a thread calls `decode`.
 
         Raises:
             Endless: `decode` took longer, and `fail_overdue` was called.
@@ -242,6 +250,7 @@ class PictureQueue:
         self._size_of(waiting).add(waiting)
         self._start()
         await waiting.may_start  # canceling it cancels the future, too, so that `_Line.next` drops the picture
+        began()
         progress = waiting.progress = Progress(limit_s)
         work = loop.run_in_executor(self._executor, _decoded, decode, progress)
         has_failed = self._decoding[waiting] = loop.create_future()

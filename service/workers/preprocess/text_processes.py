@@ -93,13 +93,15 @@ class _TextProcess:
             lost: called with the questions that may have ended the process, when it ends.
         """
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._begun: set[int] = set()  # the questions on which a thread of the process works
         self.ends_s: dict[int, float] = {}  # by question: when the loading of its tokenizer has to end
         self._lost = lost
         self._link = Link(connection, self._handle, self._lose)
 
     def _lose(self) -> None:
         _logger.error("a process that tokenizes texts died; it may have run out of memory")
-        self._lost(list(self._waiting))
+        # a question that waited for its turn is not the reason; if no question had begun, any may be
+        self._lost([each for each in self._waiting if each in self._begun] or list(self._waiting))
 
     def close(self) -> None:
         self._link.close()
@@ -138,10 +140,15 @@ class _TextProcess:
             raise
         finally:
             del self._waiting[number]
+            self._begun.discard(number)
             self.ends_s.pop(number, None)
 
     def _handle(self, message: Members, data: bytes, descriptor: int) -> None:
         match message["type"]:
+            case "began" if message["question"] in self._waiting:
+                self._begun.add(message["question"])
+            case "rested":
+                self._begun.discard(message["question"])
             case "loaded":
                 self.ends_s.pop(message["question"], None)
             case "answer":

@@ -231,6 +231,16 @@ def test_a_text_process_that_dies_is_a_suspect(process: Process) -> None:
     assert process.next() == {"type": "leaving", "suspects": [2]}
 
 
+def test_a_text_that_waits_is_no_suspect(process: Process) -> None:
+    for number in (2, 3):  # the second one of a client waits for room
+        process.ask_text(number, endless(), b" " * 200_000 + HARD)
+    busy = 0
+    while not busy:
+        busy = next((child for child in children_of(process.worker()) if processor_ticks(child) > 30), 0)
+    os.kill(busy, signal.SIGKILL)
+    assert process.next() == {"type": "leaving", "suspects": [2]}
+
+
 def test_a_process_that_dies_is_replaced_until_too_many_die(process: Process) -> None:
     for _ in range(5):
         os.kill(process.worker(), signal.SIGKILL)
