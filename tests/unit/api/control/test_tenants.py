@@ -199,7 +199,14 @@ def test_other_tenants_objects_look_like_missing_ones(house: House, name: str, i
 def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> None:
     """The test covers operations that are added later, too: a route that is not opened to tenants is refused."""
     operations = house.acme.ask("GET", "/api/v1/openapi.json").json()["paths"]
-    values = {"name": "private", "version": "1", "alias": "stable", "id": house.build, "digest": house.artifact}
+    values = {
+        "name": "private",
+        "version": "1",
+        "alias": "stable",
+        "label": "stable",
+        "id": house.build,
+        "digest": house.artifact,
+    }
     for template, methods in operations.items():
         path = template.format_map({"model": "private", "region": "private", **values})
         for method in methods.keys() & {"get", "head"}:
