@@ -16,6 +16,7 @@ from service.core.models.picture import format_of
 from service.core.models.task import Task
 from service.runtime.image import visible_part
 from service.runtime.results import Result
+from service.runtime.results.boxes import LEAST_SCORE
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _HUES = (210, 30, 140, 330, 270, 60, 180, 0)
@@ -58,7 +59,7 @@ def save_pictures(
 def draw_boxes(
     data: bytes, boxes: Sequence[Mapping[str, Any]], metadata: ModelMetadata, size: tuple[int, int]
 ) -> Image.Image:
-    """Returns the upright picture with each box, its label and its score.
+    """Returns the upright picture with each box, its label and its score, and its key points.
 
     Args:
         data: a picture file.
@@ -78,6 +79,10 @@ def draw_boxes(
         vertical = sorted(top + box[edge] * (bottom - top) for edge in ("top", "bottom"))
         corners = (horizontal[0], vertical[0], horizontal[1], vertical[1])
         canvas.rectangle(corners, outline=color, width=line)
+        for point in box.get("points", ()):
+            if point.get("score", 1.0) >= LEAST_SCORE:
+                center = left + point["x"] * (right - left), top + point["y"] * (bottom - top)
+                canvas.circle(center, 2 * line, fill=color, outline="white")
         _write_label(canvas, f"{box['label']} {box['score']:.0%}", corners[:2], color, font)
     return picture
 

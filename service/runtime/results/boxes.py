@@ -9,12 +9,16 @@ The outputs are recognized by their number, their shapes and their names. n is t
                                  center and size. Either n is at most 900, or the names are logits or pred_boxes
     SSD                          boxes [1, n, 4] as left, top, right, bottom; scores [1, n, classes]. Class 0 is the
                                  background, unless the version has so many labels
-    YOLO, version 8 and later    [1, 4 + classes, n]: center, size, scores
+    MediaPipe                    [1, n, 4 + 2 * points], relative to anchors; scores [1, n, 1], before a sigmoid
+    YOLO, version 8 and later    [1, 4 + classes, n]: center, size, scores. Three members for each key point (x, y,
+                                 score) may follow, if the version has labels and the model has one output
     YOLO, version 5 to 7         [1, n, 5 + classes]: center, size, score of any object, scores
+    YOLOX                        the same, relative to the cells of three grids, one box for each cell
     YOLO after a suppression     [1, n, 6], n at most 1000: left, top, right, bottom, score, class
 
-Coordinates are pixels of the input if one of them is above 2, and fractions otherwise. For SSD and YOLO, boxes that
-overlap a better one of the same class are suppressed: greedily, if their intersection is above 0.45 of their union.
+Coordinates are pixels of the input if one of them is above 2, and fractions otherwise. For SSD, MediaPipe and YOLO,
+boxes that overlap a better one of the same class are suppressed: greedily, if their intersection is above 0.45 of their
+union.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from service.core.errors import InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.metadata import ModelMetadata
 from service.core.models.task import Activation
+from service.runtime.results.anchors import key_points, mediapipe_boxes, yolox_boxes
 from service.runtime.results.scoring import activated, label_of
 
 LEAST_SCORE = 0.5  # boxes with a lower score are left out
@@ -38,6 +43,8 @@ _MOST_CANDIDATES = 2000  # boxes with lower scores do not take part in the suppr
 _MOST_QUERIES, _MOST_FINAL = 900, 1000
 _MOST_FRACTION = 2.0  # a box may leave the picture, but not by more than its size
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)  # the outputs of TFLite's detection operator
+_SIDES = ("left", "top", "right", "bottom")
+_POINT_MEMBERS = 3  # x, y and the score of a key point of YOLO
 _BACKGROUND = ("background", "__background__", "???", "n/a")
 
 Result = dict[str, Any]
@@ -50,12 +57,14 @@ class _Found:
     Attributes:
         corners: left, top, right and bottom, `[n, 4]`.
         overlaps: true if boxes of one object overlap and have to be suppressed.
+        points: x and y of the key points, and possibly their scores, `[n, points, 2 or 3]`.
     """
 
     corners: Array
     classes: Array
     scores: Array
     overlaps: bool = False
+    points: Array | None = None
 
 
 def boxes_of(
@@ -65,7 +74,8 @@ def boxes_of(
     top: int | None = None,
     least_score: float = LEAST_SCORE,
 ) -> list[Result]:
-    """Returns the boxes with the highest scores, in fractions of the input's width and height, best first.
+    """Returns the boxes with the highest scores, in fractions of the input's width and height, best first. Each has the
+    key points of its object, if the network computes them: `{"points": [{"x": 0.5, "y": 0.4, "score": 0.9}, …]}`.
 
     Args:
         outputs: real values by name, in the model's order.
@@ -74,37 +84,44 @@ def boxes_of(
     Raises:
         InvalidInput: the outputs do not have one of the forms above.
     """
-    found = _find(outputs, metadata)
+    found = _find(outputs, metadata, size)
     if found is None:
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())
         raise InvalidInput(
             f"the outputs {shapes} are not boxes in a form that Octet knows",
             hint="docs/how-to/http.md lists the forms; remove the version's task to get the outputs themselves",
         )
-    corners = _fractions(found.corners.astype(np.float64), size)
+    scale = _scale(found.corners, size)
+    corners = found.corners.astype(np.float64) / np.tile(scale, 2)
     order = np.argsort(-found.scores, kind="stable")
     order = order[found.scores[order] >= least_score]
     if found.overlaps:
         order = _suppress(corners, found.classes, order[:_MOST_CANDIDATES])
-    names = "left", "top", "right", "bottom"
     return [
         {
             "label": label_of(int(found.classes[index]), metadata),
             "score": float(found.scores[index]),
-            **{name: float(value) for name, value in zip(names, corners[index], strict=True)},
+            **dict(zip(_SIDES, map(float, corners[index]), strict=True)),
+            **({} if found.points is None else {"points": _points(found.points[index], scale)}),
         }
         for index in order[: _TOP_BOXES if top is None else top]
     ]
 
 
-def _find(outputs: Mapping[str, Array], metadata: ModelMetadata) -> _Found | None:
+def _points(points: Array, scale: Array) -> list[Result]:
+    placed = np.concatenate([points[:, :2] / scale, points[:, 2:]], axis=-1)
+    return [dict(zip(("x", "y", "score"), map(float, each), strict=False)) for each in placed]
+
+
+def _find(outputs: Mapping[str, Array], metadata: ModelMetadata, size: tuple[int, int] | None) -> _Found | None:
     return (
         _tensorflow(outputs, metadata)
         or _tflite(list(outputs.values()))
         or _suppressed(outputs)
+        or _mediapipe(list(outputs.values()), size)
         or _detr(outputs, metadata)
         or _ssd(outputs, metadata)
-        or _yolo(next(iter(outputs.values())), metadata)
+        or _yolo(list(outputs.values()), metadata, size)
     )
 
 
@@ -178,7 +195,22 @@ def _ssd(outputs: Mapping[str, Array], metadata: ModelMetadata) -> _Found | None
     return _Found(boxes.reshape(-1, 4), shares.argmax(axis=-1) + first, shares.max(axis=-1), overlaps=True)
 
 
-def _yolo(output: Array, metadata: ModelMetadata) -> _Found | None:
+def _mediapipe(outputs: list[Array], size: tuple[int, int] | None) -> _Found | None:
+    if len(outputs) != 2:
+        return None
+    logits, regressors = sorted(outputs, key=lambda each: each.size)
+    if logits.shape[-1] != 1 or regressors.shape[:-1] != logits.shape[:-1] or regressors.shape[-1] % 2:
+        return None
+    found = mediapipe_boxes(regressors.reshape(-1, regressors.shape[-1]), size)
+    if found is None:
+        return None
+    scores = activated(logits.reshape(-1), Activation.SIGMOID)
+    corners, points = found
+    return _Found(corners, np.zeros(len(scores), int), scores, overlaps=True, points=points if points.size else None)
+
+
+def _yolo(outputs: list[Array], metadata: ModelMetadata, size: tuple[int, int] | None) -> _Found | None:
+    output = outputs[0]
     if output.ndim not in (2, 3) or output.size != output.shape[-1] * output.shape[-2]:
         return None
     is_transposed = output.shape[-2] < output.shape[-1]
@@ -194,9 +226,14 @@ def _yolo(output: Array, metadata: ModelMetadata) -> _Found | None:
         return None
     shares = rows[:, first : first + labels] if labels else rows[:, first:]  # masks and key points may follow
     shares = activated(shares, metadata.activation)
+    boxes = rows[:, :4]
     if has_object:
         shares = shares * activated(rows[:, 4:5], metadata.activation)
-    return _Found(_corners(rows[:, :4]), shares.argmax(axis=-1), shares.max(axis=-1), overlaps=True)
+        relative = None if is_transposed else yolox_boxes(rows, size)
+        boxes = boxes if relative is None else relative
+    rest = rows[:, first + labels :] if labels and len(outputs) == 1 else rows[:, :0]
+    points = key_points(rest, _POINT_MEMBERS) if rest.size and rest.shape[-1] % _POINT_MEMBERS == 0 else None
+    return _Found(_corners(boxes), shares.argmax(axis=-1), shares.max(axis=-1), overlaps=True, points=points)
 
 
 def _has_background(metadata: ModelMetadata) -> bool:
@@ -210,12 +247,11 @@ def _corners(boxes: Array) -> Array:
     return joined
 
 
-def _fractions(corners: Array, size: tuple[int, int] | None) -> Array:
+def _scale(corners: Array, size: tuple[int, int] | None) -> Array:
+    """Returns the width and the height of the picture in the unit of the coordinates, `[2]`: 1 for fractions."""
     if size is None or not corners.size or corners.max() <= _MOST_FRACTION:
-        return corners
-    height, width = size
-    scaled: Array = corners / np.array([width, height, width, height], np.float64)
-    return scaled
+        return np.ones(2)
+    return np.array(size[::-1], np.float64)
 
 
 def _suppress(corners: Array, classes: Array, order: Array) -> Array:

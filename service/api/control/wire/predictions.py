@@ -30,6 +30,14 @@ class ClassScore(Wire):
     score: float
 
 
+class KeyPoint(Wire):
+    """A point of an object, in fractions of the width and the height of the model's input."""
+
+    x: float
+    y: float
+    score: float | None = Field(None, description="How sure the model is that the point is visible.")
+
+
 class Box(ClassScore):
     """A box, in fractions of the width and the height of the model's input."""
 
@@ -37,6 +45,7 @@ class Box(ClassScore):
     top: float
     right: float
     bottom: float
+    points: list[KeyPoint] | None = Field(None, description="The key points, if the model computes them.")
 
 
 class Span(ClassScore):

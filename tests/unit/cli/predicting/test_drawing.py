@@ -61,6 +61,12 @@ def test_boxes_are_drawn_on_the_upright_picture() -> None:
     assert draw_boxes(picture(60, 40, exif=exif), [BOX], DETECT, (100, 100)).size == (40, 60)
 
 
+def test_visible_key_points_are_drawn() -> None:
+    points = [{"x": 0.1, "y": 0.2, "score": 0.9}, {"x": 0.9, "y": 0.1, "score": 0.1}]
+    image = draw_boxes(picture(200, 200), [{**BOX, "points": points}], DETECT, (100, 100))
+    assert [image.getpixel(at) == (0, 0, 0) for at in ((20, 40), (180, 20))] == [False, True]
+
+
 def results(*names: str) -> Iterator[tuple[Item, Result | OctetError]]:
     for name in names:
         yield Item(name, data=picture(40, 40)), {"boxes": [BOX]}

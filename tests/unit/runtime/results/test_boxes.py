@@ -146,3 +146,57 @@ def test_the_least_score_and_the_number_of_boxes_are_chosen() -> None:
 def test_outputs_of_another_form_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInput, match="are not boxes in a form that Octet knows"):
         boxes_of({"y": np.zeros(shape, np.float32)}, metadata(), SIZE)
+
+
+def test_key_points_of_a_pose_network_follow_its_boxes() -> None:
+    rows = np.zeros((N, 4 + 1 + 3 * 2), np.float32)
+    rows[9] = [320, 160, 64, 32, 0.9, 330, 150, 0.8, 310, 170, 0.4]
+    (person,) = boxes_of({"output0": rows.T[None]}, metadata("person"), SIZE)
+    assert person["label"] == "person"
+    assert person["points"] == [
+        pytest.approx({"x": 330 / 640, "y": 150 / 320, "score": 0.8}, abs=1e-6),
+        pytest.approx({"x": 310 / 640, "y": 170 / 320, "score": 0.4}, abs=1e-6),
+    ]
+
+
+@pytest.mark.parametrize("is_decoded", [False, True])
+def test_boxes_of_yolox_are_relative_to_the_cells_of_three_grids(is_decoded: bool) -> None:
+    """The reference is `demo_postprocess` of YOLOX, for one cell."""
+    side, stride, column, row = 416, 16, 5, 7
+    cells = [(side // each) ** 2 for each in (8, 16, 32)]
+    rows = np.full((sum(cells), 5 + len(LABELS)), 0, np.float32)
+    index = cells[0] + row * (side // stride) + column
+    rows[index] = [0.25, 0.5, np.log(3), np.log(2), 0.9, 0, 1, 0]
+    center, extent = ((0.25 + column) * stride, (0.5 + row) * stride), (3 * stride, 2 * stride)
+    if is_decoded:
+        rows[index, :4] = [*center, *extent]
+        rows[-1, :2] = side - 16  # the center of the last cell
+    (cat,) = boxes_of({"output": rows[None]}, metadata(), (side, side))
+    assert (cat["label"], cat["score"]) == ("cat", pytest.approx(0.9))
+    assert cat["left"] == pytest.approx((center[0] - extent[0] / 2) / side)
+    assert cat["bottom"] == pytest.approx((center[1] + extent[1] / 2) / side)
+
+
+@pytest.mark.parametrize(
+    ("side", "count", "index", "center"),
+    [
+        (128, 896, 2 * (16 * 3 + 4) + 1, (4.5 / 16, 3.5 / 16)),  # a cell of 8 pixels has two anchors
+        (128, 896, 512 + 6 * (8 * 2 + 5) + 3, (5.5 / 8, 2.5 / 8)),  # three layers share the cells of 16 pixels
+        (192, 2304, 48 * 10 + 7, (7.5 / 48, 10.5 / 48)),
+        (192, 2016, 1152 + 6 * (12 * 1 + 2), (2.5 / 12, 1.5 / 12)),
+        (224, 2254, 1568 + 392 + 6 * (7 * 6 + 6) + 5, (6.5 / 7, 6.5 / 7)),
+    ],
+)
+def test_boxes_of_mediapipe_are_relative_to_anchors(
+    side: int, count: int, index: int, center: tuple[float, float]
+) -> None:
+    regressors, logits = np.zeros((1, count, 8), np.float32), np.full((1, count, 1), -9, np.float32)
+    regressors[0, index] = [2, -3, 20, 30, 5, 6, -7, 8]
+    logits[0, index] = 3
+    x, y = center
+    (face,) = boxes_of({"regressors": regressors, "classificators": logits}, metadata("face"), (side, side))
+    assert (face["label"], face["score"]) == ("face", pytest.approx(1 / (1 + np.exp(-3))))
+    assert (face["left"], face["top"]) == pytest.approx((x + (2 - 10) / side, y + (-3 - 15) / side))
+    assert (face["right"], face["bottom"]) == pytest.approx((x + (2 + 10) / side, y + (-3 + 15) / side))
+    points = [(each["x"], each["y"]) for each in face["points"]]
+    assert points == [pytest.approx((x + 5 / side, y + 6 / side)), pytest.approx((x - 7 / side, y + 8 / side))]
