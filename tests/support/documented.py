@@ -27,6 +27,7 @@ from PIL import Image
 from scripts.certificates import make_certificate
 from tests.support import dialects
 from tests.support.documented_models import provide_models
+from tests.support.executorch_programs import program
 from tests.support.float_networks import residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
@@ -137,6 +138,7 @@ def provide(folder: Path) -> None:
     (folder / "curved.onnx").write_bytes(dialects.curved_convolution())
     (folder / "convolution.onnx").write_bytes(dialects.convolution()[0])
     (folder / "network.json").write_text(dialects.JSON_FILE)
+    (folder / "model.pte").write_bytes(program("dense"))
     (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
     (folder / "vad.onnx").write_bytes(_onnx_of_voice())
     (folder / "wine.onnx").write_bytes(_onnx_of_rows())

@@ -34,10 +34,11 @@ _CONNECTIONS = (1, 8, 64)
 _SAMPLES, _START_LIMIT_S, _WARM_S = 512, 120.0, 2.0
 _METHOD = """\
 {at}; {cpu}. int8 MiniLM-L6 with dynamic quantization,
-built for 1 to 256 tokens; all servers have the same file. A server has core {server}, and the client has core {client}; {s:g} s for each row after a warm-up. Each request is one
-text, whose length is random (log-normal, with means of 6 words for queries and 56 for passages, as in MS MARCO). The
-int8 peak of the core is {peak:.0f} GMAC/s, and the share of it counts the linear layers. Octet refuses requests that
-would wait too long; the others have no such limit. Memory is the resident set of all processes of a server."""
+built for 1 to 256 tokens; all servers have the same file. A server has core {server}, and the client has core
+{client}; {s:g} s for each row after a warm-up. Each request is one text, whose length is random (log-normal, with means
+of 6 words for queries and 56 for passages, as in MS MARCO). The int8 peak of the core is {peak:.0f} GMAC/s, and the
+share of it counts the linear layers. Octet refuses requests that would wait too long; the others have no such limit.
+Memory is the resident set of all processes of a server."""
 _MIXED = "Octet's server, with each kind of request alone, and beside the two others:"
 Start = Callable[[Path, int, Path], AbstractContextManager[tuple[int, int]]]
 _COLUMNS = (
