@@ -24,37 +24,35 @@ struct Rows {
   const float* row(size_t index) const { return first + index * size; }
 };
 
-void sum(const Rows& rows, float* to) {
+// Combines the rows from the first to the last: `combine(result, element, row)` returns the next result.
+template <typename Combine>
+void fold(const Rows& rows, float* to, Combine combine) {
   std::copy_n(rows.first, rows.size, to);
   for (size_t index = 1; index < rows.count; ++index) {
     const float* row = rows.row(index);
-    for (size_t at = 0; at < rows.size; ++at) to[at] += row[at];
+    for (size_t at = 0; at < rows.size; ++at) to[at] = combine(to[at], row[at], index);
   }
+}
+
+void sum(const Rows& rows, float* to) {
+  fold(rows, to, [](float result, float element, size_t) { return result + element; });
 }
 
 void divide(float* numbers, size_t count, float by) {
   for (size_t at = 0; at < count; ++at) numbers[at] /= by;
 }
 
+// The compiler must not combine the product and the sum, which would then round once (-ffp-contract=off).
 void weighted_mean(const Rows& rows, float* to) {
-  std::copy_n(rows.first, rows.size, to);
-  float weights = 1;
-  for (size_t index = 1; index < rows.count; ++index) {
-    auto weight = static_cast<float>(index + 1);
-    const float* row = rows.row(index);
-    // The compiler must not combine these operations, which would round once (-ffp-contract=off).
-    for (size_t at = 0; at < rows.size; ++at) to[at] += row[at] * weight;
-    weights += weight;
-  }
+  fold(rows, to,
+       [](float result, float element, size_t row) { return result + element * static_cast<float>(row + 1); });
+  float weights = 0;
+  for (size_t row = 0; row < rows.count; ++row) weights += static_cast<float>(row + 1);
   divide(to, rows.size, weights);
 }
 
 void greatest(const Rows& rows, float* to) {
-  std::copy_n(rows.first, rows.size, to);
-  for (size_t index = 1; index < rows.count; ++index) {
-    const float* row = rows.row(index);
-    for (size_t at = 0; at < rows.size; ++at) to[at] = std::max(to[at], row[at]);
-  }
+  fold(rows, to, [](float result, float element, size_t) { return std::max(result, element); });
 }
 
 void pool(Pooling way, const Rows& rows, float* to) {

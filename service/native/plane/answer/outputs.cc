@@ -8,6 +8,7 @@
 
 #include "request/half.h"
 #include "text/json_writer.h"
+#include "text/length_prefix.h"
 #include "text/problem.h"
 
 namespace octet::plane {
@@ -140,10 +141,7 @@ void classify(const Signature& signature, int64_t classes, Output& output) {
   });
   output.datatype = Datatype::kBytes;
   std::string packed;
-  for (const std::string& text : output.texts) {
-    auto length = static_cast<uint32_t>(text.size());
-    packed.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
-  }
+  for (const std::string& text : output.texts) append_with_length(packed, text);
   output.make(std::move(packed));
 }
 

@@ -5,26 +5,19 @@
 #include "answer/embedding.h"
 #include "net/gzip.h"
 #include "net/reading.h"
-#include "request/tenant.h"
+#include "request/texts.h"
 #include "text/json_writer.h"
+#include "text/length_prefix.h"
 
 namespace octet::plane {
 
 namespace {
 
 constexpr size_t kMostParts = 16;  // the predictions of one request that are under way at a time
-constexpr int64_t kOnlyOne = 1;
-
-// Returns the form in which the texts of a request follow each other: the length before the text.
-std::string with_length(const std::string& text) {
-  auto length = static_cast<uint32_t>(text.size());
-  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
-  return bytes.append(text);
-}
 
 Form form_of_text(const std::string& bytes) {
   Form form;
-  form.inputs.push_back({"text", "BYTES", {kOnlyOne}, FollowingBytes{bytes.size()}});
+  form.inputs.push_back({std::string(kTextInputs[kText]), "BYTES", {1}, FollowingBytes{bytes.size()}});
   return form;
 }
 
@@ -77,7 +70,7 @@ class EmbeddingCall::Part final : public Call {
       form = form_of_tensors(model->signature, std::move(shapes));
       bytes = std::move(elements);
     } else {
-      bytes = with_length(input.text);
+      append_with_length(bytes, input.text);
       form = form_of_text(bytes);
     }
     if (!reservations.messages.grow(bytes.size())) throw no_memory();

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "text/json_members.h"
+#include "text/length_prefix.h"
 #include "text/problem.h"
 #include "text/protobuf.h"
 
@@ -19,11 +20,6 @@ constexpr int kBytesContents = 8;  // of InferTensorContents in service/api/grpc
 [[noreturn]] void refuse(size_t input, const std::string& what) {
   std::string name(kTextInputs[input]);
   throw Problem(ErrorType::kInvalidTensor, "input '" + name + "' " + what, {}, name);
-}
-
-void append(std::string& to, std::string_view text) {
-  auto length = static_cast<uint32_t>(text.size());
-  to.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
 }
 
 // Returns the number of texts, or -1 if a length does not fit.
@@ -44,7 +40,7 @@ std::string join_contents(std::string_view message) {
   std::string joined;
   MessageReader reader(message);
   for (Field field; reader.next(field);) {
-    if (field.is(kBytesContents, WireType::kBytes)) append(joined, field.bytes);
+    if (field.is(kBytesContents, WireType::kBytes)) append_with_length(joined, field.bytes);
   }
   return joined;
 }
@@ -54,7 +50,7 @@ std::string join_json(const JsonElements& elements, size_t input) {
   JsonReader json(elements.text, elements.first_byte);
   json.array([&] {
     if (json.peek() != '"') refuse(input, "contains an element that is not a string");
-    append(joined, json.string());
+    append_with_length(joined, json.string());
   });
   return joined;
 }
