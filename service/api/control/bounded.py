@@ -17,6 +17,13 @@ from service.core.models.metadata import MAX_LABELS_CHARACTERS
 
 MAX_BYTES = 64 << 10
 
+# How predictions may be refused, for the OpenAPI document.
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    429: {"description": "The queue is full."},
+    503: {"description": "The model has no build that could answer."},
+    504: {"description": "The deadline has passed."},
+}
+
 
 class BoundedRoute(APIRoute):
     """A route with a size limit for the body that FastAPI reads."""

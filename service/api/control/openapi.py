@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from service.api.access.rules import scopes_of
 from service.api.control import wire
+from service.api.control.bounded import REFUSALS
 from service.api.documents import MEDIA_TYPE
 from service.api.oip.document import PATHS, SCHEMAS, TAG
 from service.core.access.key import Scope
@@ -38,9 +39,7 @@ _EMBEDDINGS = {
             "requestBody": {"required": True, "content": _json(wire.EmbeddingRequest)},
             "responses": {
                 "200": {"description": "OK.", "content": _json(wire.Embeddings)},
-                "429": {"description": "The queue is full."},
-                "503": {"description": "The model has no build that could answer."},
-                "504": {"description": "The deadline has passed."},
+                **{str(status): dict(each) for status, each in REFUSALS.items()},
             },
         }
     }

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from service.api.access.tenants import short_name
 from service.api.control import multipart, paths, wire
 from service.api.control.body import small_body
+from service.api.control.bounded import REFUSALS
 from service.api.control.predictions.jobs import PARALLEL, PatientPredictor
 from service.api.control.predictions.predicting import TaskPredictor
 from service.api.control.predictions.samples import Sample, samples_of
@@ -46,9 +47,7 @@ _BODY = {
         202: {"model": wire.PredictionJob, "description": "The job was started; `Location` is its URL."},
         413: {"description": "The request is larger than the server accepts."},
         415: {"description": "The body has a type that is not the input of a model."},
-        429: {"description": "The queue is full."},
-        503: {"description": "The model has no build that could answer."},
-        504: {"description": "The deadline has passed."},
+        **REFUSALS,
     },
 )
 async def predict_by_task(

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 
 from service.api.access.tenants import short_name, tenant
 from service.api.control import wire
-from service.api.control.bounded import PredictionRoute
+from service.api.control.bounded import REFUSALS, PredictionRoute
 from service.api.control.predictions.predicting import Predicted, Predictions, TaskPredictor
 from service.api.control.predictions.samples import Sample, limited
 from service.api.control.routes.predict import passed_headers
@@ -22,11 +22,6 @@ from service.core.errors import InvalidInput
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=PredictionRoute)
 
 _MOST_MODELS = 1000
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    429: {"description": "The queue is full."},
-    503: {"description": "The model has no build that could answer."},
-    504: {"description": "The deadline has passed."},
-}
 
 
 @router.get("/models", summary="List the models", response_model=wire.OpenAIModels)
@@ -43,7 +38,7 @@ def list_openai_models(services: ServicesOf) -> wire.OpenAIModels:
     summary="Rank documents by a query",
     response_model=wire.Ranking,
     response_model_exclude_unset=True,
-    responses=_REFUSALS,
+    responses=REFUSALS,
 )
 async def rerank(asked: wire.RerankRequest, request: Request, predictions: PredictionsOf) -> dict[str, Any]:
     """The model's task has to be `rerank`, or `classify` with one class. A query and a document that together are

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.access.tenants import short_name
 from service.api.control import wire
 from service.api.control.body import small_body
+from service.api.control.bounded import REFUSALS
 from service.api.control.predictions import tensorflow_serving
 from service.api.control.predictions.predicting import Predictions, TaskPredictor
 from service.api.control.routes.models import statuses_of
@@ -100,9 +101,7 @@ _ABOUT: dict[str, Any] = {
     "response_model_exclude_unset": True,
     "responses": {
         413: {"description": "The request is larger than the server accepts."},
-        429: {"description": "The queue is full."},
-        503: {"description": "The model has no build that could answer."},
-        504: {"description": "The deadline has passed."},
+        **REFUSALS,
     },
     "openapi_extra": {
         "requestBody": {
