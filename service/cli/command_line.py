@@ -231,7 +231,7 @@ def main() -> None:
         sys.exit(FAILURE)
     app = _application(cls=_Commands)
     for name in filter(_is_available, _COMMANDS):
-        app.command(name, help=_COMMANDS[name].summary)(_listed)
+        app.command(name, help=_COMMANDS[name].summary)(_not_imported)
     if "--json" in sys.argv:
         sys.exit(_in_json(app))
     app(prog_name="octet")
@@ -287,8 +287,8 @@ def _add(app: typer.Typer, name: str) -> None:
         app.command(name)(command)
 
 
-def _listed() -> None:
-    """Stands for a command that is listed and not imported. `_Commands` replaces it before a call."""
+def _not_imported() -> None:
+    """Replaces a command that is listed and not imported. `_Commands` replaces it before a call."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -81,7 +81,7 @@ def quantize_to(
 
 
 def check_held_out(data: Inputs | None, held_out: Inputs | None, labels: Labels | None) -> None:
-    """Checks that held-out inputs are given only where they can be used.
+    """Checks that held-out inputs are given only if they can be used.
 
     Raises:
         InvalidInput: there are labels without inputs, or no calibration inputs, or the held-out inputs are these.

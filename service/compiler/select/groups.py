@@ -61,7 +61,7 @@ class Model:
         recurrent: the LSTMs. The operators of LSTMs are in `groups` too.
         unread: the axes of tensors along which nothing reads elements beyond the length of the input.
         length: the variable of this length; None if the inputs have one length.
-        constants: maps a new variable to the constant operand that it stands for. Constants whose elements are all
+        constants: maps a new variable to the constant operand that it represents. Constants whose elements are all
             equal are not included.
     """
 

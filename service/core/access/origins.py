@@ -12,7 +12,7 @@ _FORM = "an origin has the form https://app.example or http://localhost:5173"
 
 
 def parse_origins(text: str) -> tuple[str, ...]:
-    """Returns the origins in a list that is separated by commas; `*` stands for every origin.
+    """Returns the origins in a list that is separated by commas; `*` means every origin.
 
     Raises:
         ValueError: an element does not have the form in which browsers send an origin, so that it would match none.

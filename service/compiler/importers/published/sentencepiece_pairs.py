@@ -1,7 +1,7 @@
 """Tokenizers of SentencePiece models whose pieces are merged pairs (BPE), as Llama and Gemma have them.
 
 They are built as transformers' LlamaTokenizerFast and GemmaTokenizerFast of release 4 build them. Characters that are
-no pieces become the pieces of their bytes.
+not pieces become the pieces of their bytes.
 """
 
 from __future__ import annotations
